@@ -1,5 +1,7 @@
 """Shared access: what tokens say, whom they are of, what they allow."""
 
+import dataclasses
+
 import pytest
 from azure.servicebus._pyamqp import utils as azure
 from hypothesis import given
@@ -217,3 +219,12 @@ def test_a_policy_covers_its_entity_its_sub_queues_and_its_subscriptions_and_not
     else:
         with pytest.raises(Unauthorized):
             grant.check(path, Right.SEND)
+
+
+@pytest.mark.parametrize(("entity", "resource"), [("ORDERS", ""), ("", "orders"), ("", "")])
+def test_the_scope_of_a_token_is_in_lower_case(entity: str, resource: str) -> None:
+    policy = dataclasses.replace(POLICIES["app"][0], entity=entity)
+
+    grant = shared_access.Grant(policy, resource, 0)
+
+    assert grant.scope == (entity or resource).lower()

@@ -1,6 +1,7 @@
 """`bendybus pipeline fences` with a bus of real processes, without Spark."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,16 @@ pytestmark = pytest.mark.requirement("R363")
 def queue(bus: Bus, new_queue: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("BENDYBUS_CONNECTION_STRING", bus.connection_string)
     return new_queue(enable_partitioning=True)
+
+
+@pytest.fixture(autouse=True)
+def _levels() -> Iterator[None]:
+    """Put back what a command sets, which is a process of its own elsewhere."""
+    names = ("bendybus.pipeline", "bendybus.client", "SQLQueryContextLogger", "py4j")
+    before = {name: logging.getLogger(name).level for name in names}
+    yield
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def write(queue: str, *bodies: str) -> int:

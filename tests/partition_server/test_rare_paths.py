@@ -1,0 +1,126 @@
+"""Paths that few programs take, each of which would lose, keep or miscount a message."""
+
+import pytest
+
+from bendybus.domain import limits
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.queue_description import QueueDescription
+from bendybus.partition_server.state.answers import Peeked
+from bendybus.partition_server.state.commands import Peek
+from tests.partition_server import publishing
+from tests.partition_server.driver import Driver
+from tests.partition_server.publishing import head, publish, rows
+from tests.partition_server.topic_changes import subscription, topic
+
+
+@pytest.mark.requirement("R114")
+@pytest.mark.parametrize("option", [False, True])
+def test_a_message_without_session_is_dead_lettered_where_sessions_are_required(
+    driver: Driver, option: bool
+) -> None:
+    topic(driver)
+    changes = {
+        "requires_session": True,
+        "dead_lettering_on_filter_evaluation_exceptions": option,
+    }
+    subscription(driver, changes=changes)
+
+    publish(driver, head())
+
+    assert rows(driver, "a") == []
+    assert len(rows(driver, "a", dead_letter=True)) == 1
+
+
+def test_a_dead_letter_is_abandoned_as_often_as_one_likes(driver: Driver) -> None:
+    driver.put(QueueDescription(max_delivery_count=1))
+    driver.send(b"a")
+    [(_, token)] = driver.receive()
+    driver.settle(Disposition.DEAD_LETTER, token)
+
+    for count in range(4):
+        [(row, token)] = driver.receive(dead_letter=True)
+        assert row.delivery_count == count
+        driver.settle(Disposition.ABANDON, token)
+
+    assert [row.payload for row in driver.peek(dead_letter=True)] == [b"a"]
+
+
+def test_a_time_to_live_counts_from_when_a_message_is_due_at_its_topic(driver: Driver) -> None:
+    topic(driver)
+    subscription(driver)
+    due_ms = driver.now.wall_ms + 60_000
+    publish(driver, head(), scheduled_ms=[due_ms], time_to_live_ms=[10_000])
+
+    driver.advance(61_000)
+    assert len(rows(driver, "a")) == 1
+    driver.advance(8_000)
+    assert len(rows(driver, "a")) == 1
+    driver.advance(2_000)
+
+    assert rows(driver, "a") == []
+
+
+def test_a_deferral_counts_no_delivery(driver: Driver) -> None:
+    driver.put(QueueDescription())
+    driver.send(b"a")
+    [(_, token)] = driver.receive()
+
+    driver.settle(Disposition.DEFER, token)
+
+    [row] = driver.peek()
+    assert row.delivery_count == 0
+
+
+def test_a_deferred_dead_letter_counts_as_a_dead_letter(driver: Driver) -> None:
+    driver.put(QueueDescription())
+    driver.send(b"a", b"b")
+    for _, token in driver.receive(2):
+        driver.settle(Disposition.DEAD_LETTER, token)
+    [(_, token)] = driver.receive(dead_letter=True)
+    driver.settle(Disposition.DEFER, token)
+
+    counts = driver.counts()
+    assert (counts.active, counts.deferred, counts.dead_letter) == (0, 0, 2)
+
+
+@pytest.mark.parametrize("detects", [False, True])
+def test_the_size_is_exact_and_nothing_is_left_of_what_went(driver: Driver, detects: bool) -> None:
+    driver.put(QueueDescription(enable_partitioning=True, requires_duplicate_detection=detects))
+    sizes = []
+    for number in range(2):
+        driver.send(b"x" * 1_000, message_ids=[f"m{number}"])
+        sizes.append(driver.counts().size_bytes)
+    assert sizes[1] == 2 * sizes[0]
+    driver.send(b"x" * 1_000, message_ids=["m1" if detects else "m2"])
+    assert driver.counts().size_bytes == (2 if detects else 3) * sizes[0]
+
+    for _, token in driver.receive(3):
+        driver.settle(Disposition.COMPLETE, token)
+    # Ids that are remembered have their size, too.
+    driver.advance(limits.DUPLICATE_WINDOW_MS_DEFAULT + 60_000)
+
+    assert driver.counts().size_bytes == 0
+
+
+def test_a_peek_ends_at_its_bytes(driver: Driver) -> None:
+    driver.put(QueueDescription())
+    driver.send(*[b"x" * 10_000] * 5)
+
+    def peeked(most: int) -> int:
+        [page] = driver.run(Peek("t", driver.ref(), 0, 100, most))
+        assert isinstance(page, Peeked)
+        return len(page.delivery.rows)
+
+    # The first one always comes.
+    assert [peeked(most) for most in (1, 19_000, 31_000, limits.MB)] == [1, 1, 3, 5]
+
+
+def test_a_group_of_two_is_stored_whole_or_not_at_all(driver: Driver) -> None:
+    driver.put(QueueDescription())
+    large = b"x" * (limits.MB + 1)
+
+    stored = driver.send(b"a", b"b", b"c", large, groups=(2, 2))
+
+    assert [row.payload for row in driver.peek()] == [b"a", b"b"]
+    assert [index for index, _ in stored.failures] == [1]
+    assert publishing.BODY
