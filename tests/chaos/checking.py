@@ -9,6 +9,8 @@ Rules, by the name under which a violation is reported:
     returned    delivered under a lock that began after its settlement was acknowledged; without
                 a lock of its own, by a call that began after it. A delivery that was held on its
                 way for longer than a lock lasts comes later, and is not meant
+    stale       handed over when its lock had ended, by the clock of the machine: another receiver may
+                have completed it meanwhile
     refused     a definite failure was reported, and the message was delivered all the same
     doubled     one message, sent by one call, has two numbers in one place
     early       delivered before it was due
@@ -32,7 +34,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bendybus.domain import sequence_number
-from tests.chaos.history import Item, Kind, Operation, Outcome
+from tests.chaos.history import LOCK_S, Item, Kind, Operation, Outcome
 
 SENT = (Kind.SEND, Kind.SCHEDULE)
 GIVEN = (Kind.RECEIVE, Kind.TAKE)
@@ -40,6 +42,8 @@ GIVEN = (Kind.RECEIVE, Kind.TAKE)
 SETTLED = (Kind.COMPLETE, Kind.DEFER, Kind.DEAD_LETTER)
 # No call may take longer: what has no time-out of its own has the 60 s of every operation.
 CALL_S_MAX = 65.0
+# What a client knows of the bus's clock is as old as a round trip, and a busy machine is slow.
+STALE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ def check(operations: Sequence[Operation], excuses: Excuses = Excuses()) -> list
     found: list[Violation] = []
     found += _lost(facts, excuses)
     found += _returned(facts)
+    found += _stale(facts)
     found += _refused(facts)
     found += _doubled(facts, excuses)
     found += _early(facts)
@@ -155,6 +160,19 @@ def _returned(facts: _Facts) -> list[Violation]:
             late = any(n == number and p == each.place and began_s > s for n, p, s in ends)
             if late and not _by_number(each):
                 found.append(Violation("returned", body, number, f"given again by {each.task}"))
+    return found
+
+
+def _stale(facts: _Facts) -> list[Violation]:
+    found = []
+    for each in facts.operations:
+        if each.kind is not Kind.RECEIVE or each.outcome is not Outcome.OK:
+            continue
+        for item in each.items:
+            late_s = each.ended_s - item.locked_s - LOCK_S
+            if item.locked_s and late_s > STALE_S:
+                text = f"given to {each.task} {late_s:.1f} s after the end of its lock"
+                found.append(Violation("stale", item.body, item.number, text))
     return found
 
 

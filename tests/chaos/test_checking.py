@@ -151,6 +151,7 @@ def test_a_sound_history_has_no_violation(sound: list[Operation]) -> None:
                        call(Kind.RECEIVE, 1, Item("c", number(0, 2)), key="s"),
                        call(Kind.COMPLETE, 2, Item("c", number(0, 2)), key="s"),
                        call(Kind.COMPLETE, 3, B1, key="s")]),
+        ("stale", [SENT, replace(GIVEN, items=(replace(A1, locked_s=GIVEN.ended_s - 7.0),)), DONE]),
         ("hung", [replace(SENT, ended_s=99.0), GIVEN, DONE]),
     ],
 )  # fmt: skip
