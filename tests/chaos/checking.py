@@ -9,7 +9,7 @@ Rules, by the name under which a violation is reported:
     returned    delivered under a lock that began after its settlement was acknowledged; without
                 a lock of its own, by a call that began after it. A delivery that was held on its
                 way for longer than a lock lasts comes later, and is not meant
-    stale       handed over when its lock had ended, by the clock of the machine: another receiver may
+    stale       handed over when its lock had ended, by the machine's clock: another receiver may
                 have completed it meanwhile
     refused     a definite failure was reported, and the message was delivered all the same
     doubled     one message, sent by one call, has two numbers in one place

@@ -1,12 +1,13 @@
 """Pages become columns, whatever form their messages were stored in."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from bendybus.client import ServiceBusMessage
 from bendybus.client.messages import encode
-from bendybus.domain import message_format
+from bendybus.domain import limits, message_format
 from bendybus.spark import columns, property_texts
 from bendybus.spark.source import decoding
 from bendybus.v1 import message_pb2
@@ -189,3 +190,12 @@ def test_what_is_no_message_is_read_as_bytes_and_the_others_as_they_are(whole: b
     assert found.column("properties") == [None, None]
     assert found.column("message_id")
     assert len(found.column("head")) == 2
+
+
+def test_what_ends_later_than_any_datetime_does_not_end() -> None:
+    begun_ms, latest_ms = 1_000, int(datetime(9999, 12, 29, tzinfo=UTC).timestamp()) * 1_000
+    lives = [latest_ms, latest_ms + 3 * 86_400_000, limits.TIME_TO_LIVE_MS_MAX]
+
+    found = page(*[ServiceBusMessage("x")] * 3, time_to_live_ms=lives)
+
+    assert found.column("expires_at") == [(begun_ms + latest_ms) * 1_000, None, None]

@@ -20,6 +20,8 @@ _STATES: Final = {
     message_pb2.MESSAGE_STATE_DEFERRED: "deferred",
     message_pb2.MESSAGE_STATE_SCHEDULED: "scheduled",
 }
+# 9999-12-30 in UTC, which is before the last datetime in every zone.
+_DATETIME_US_MAX: Final = 253_402_128_000 * 1_000_000
 _BODY_FIELDS: Final = ("data", "value", "sequences", "footer")
 
 
@@ -171,7 +173,9 @@ class Columns:
         if not lives:
             return [None] * self.count
         pairs = zip(self._batch.enqueued_time_ms, lives, strict=True)
-        return [(then + ms) * 1_000 if ms else None for then, ms in pairs]
+        ends = ((then + ms) * 1_000 if ms else None for then, ms in pairs)
+        # What ends later than any datetime does not end: neither Python nor JSON could show it.
+        return [None if end is None or end > _DATETIME_US_MAX else end for end in ends]
 
     def _states(self) -> list[str]:
         if not self._batch.states:
