@@ -37,7 +37,10 @@ COLUMNS: Final = (
            "application properties, as text; strings when written"),
     Column("enqueued_at", "timestamp", False, False, "when the bus accepted it"),
     Column("scheduled_at", "timestamp", True, False, "when it became or becomes active"),
-    Column("expires_at", "timestamp", True, False, "when its time to live ends; null: never, or after the year 9999"),
+    Column(
+        *("expires_at", "timestamp", True, False),
+        "when its time to live ends; null: never, or after the year 9999",
+    ),
     Column("delivery_count", "int", False, False, "how often it was delivered"),
     Column("state", "string", False, False, "active, deferred or scheduled"),
     Column("enqueued_sequence_number", "bigint", True, False, "the first one, if another"),
