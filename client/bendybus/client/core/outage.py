@@ -43,7 +43,7 @@ class Outage:
         else:
             _log.debug("client: %s broke, reconnecting in %.1f s: %s", name, pause_s, why)
 
-    def back(self, stream: object, name: str, now_s: float) -> None:
+    def back(self, stream: object, now_s: float) -> None:
         """Note that the bus answers on a stream: the outage is over if no other one is waiting."""
         stale = self._is_stale(now_s)
         self._disconnected.discard(id(stream))
@@ -52,9 +52,12 @@ class Outage:
         # As loud as the line that it belongs to.
         if stale:
             ago_s = now_s - self._last_s
-            _log.warning("client: %s is back; the last attempt was %.0f s ago", name, ago_s)
+            text = "client: %s answers again; the last attempt was %.0f s ago"
+            _log.warning(text, self._target, ago_s)
         else:
-            _log.warning("client: %s is back after %.1f s", name, now_s - self._began_s)
+            # Not the stream, which may be a new one: the bus was away.
+            away_s = now_s - self._began_s
+            _log.warning("client: %s answers again after %.1f s", self._target, away_s)
         self._began_s = None
 
     def ended(self, stream: object) -> None:

@@ -180,7 +180,7 @@ class Stream:
             while (response := await self._call.read()) is not grpc.aio.EOF:
                 if not heard:
                     heard = self.answered = True
-                    self.outage.back(self, self.name, self._loop_time())
+                    self.outage.back(self, self._loop_time())
                 if response.moving:
                     # Nothing more is written, so that the answers to what was can all come in.
                     self._moving = True
