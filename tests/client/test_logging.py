@@ -131,12 +131,12 @@ def test_an_outage_is_one_line_however_many_streams_break_and_one_when_it_is_ove
     for attempt in range(10):
         for index, stream in enumerate(streams):
             found.broke(stream, f"receiver {index}", 0.5, "refused", float(attempt))
-    for index, stream in enumerate(streams):
+    for stream in streams:
         found.back(stream, 12.0)
 
     assert said(caplog, logging.WARNING) == [
         "client: receiver 0 broke, reconnecting in 0.5 s: refused",
-        "client: the bus answers again after 12.0 s",
+        "client: bus:7480 answers again after 12.0 s",
     ]
     assert len(said(caplog, logging.DEBUG)) == 201
 
@@ -193,10 +193,10 @@ def test_the_time_that_nothing_was_sent_is_no_part_of_an_outage(
 
     assert said(caplog, logging.WARNING) == [
         "client: send stream broke, reconnecting in 0.5 s: refused",
-        "client: the bus answers again; the last attempt was 86400 s ago",
+        "client: bus:7480 answers again; the last attempt was 86400 s ago",
         "client: send stream broke, reconnecting in 0.5 s: refused",
         "client: send stream broke, reconnecting in 0.5 s: refused",
-        "client: the bus answers again after 3.0 s",
+        "client: bus:7480 answers again after 3.0 s",
     ]
 
 
@@ -207,7 +207,7 @@ def test_an_attempt_that_takes_long_is_part_of_an_outage(caplog: pytest.LogCaptu
     found.broke(stream, "send stream", 0.5, "refused", 0.0)
     found.back(stream, 300.0)
 
-    assert said(caplog, logging.WARNING)[1:] == ["client: the bus answers again after 300.0 s"]
+    assert said(caplog, logging.WARNING)[1:] == ["client: bus:7480 answers again after 300.0 s"]
 
 
 async def test_the_streams_of_a_client_share_what_is_logged_of_an_outage(
