@@ -1,9 +1,12 @@
 """`up` without manifests, blank lines of `send`, and what is told of a full volume."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import bendybus.client
 from bendybus.cli import __main__ as command
 from bendybus.cli.bus import manifests, unavailable_partitions
 from bendybus.cli.commands.send_command import _outgoing
@@ -48,3 +51,13 @@ def test_a_partition_whose_volume_is_full_is_told_of() -> None:
     [said] = unavailable_partitions.told([low], {})
 
     assert said.startswith("Partition 2 takes no messages: its volume has less room")
+
+
+def test_the_module_is_the_command_and_the_client_has_the_version() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "bendybus", "--version"], capture_output=True, text=True, check=True
+    )
+
+    assert bendybus.client.__version__ in shown.stdout
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        bendybus.client.nothing_like_it  # noqa: B018

@@ -67,3 +67,12 @@ __all__ = [
     "TransportType",
     "parse_connection_string",
 ]
+
+
+def __getattr__(name: str) -> str:
+    """Return `__version__`, which few programs ask for."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import metadata
+
+    return metadata.version("bendybus")
