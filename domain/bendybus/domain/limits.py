@@ -109,6 +109,7 @@ TRANSFER_DESTINATIONS_MAX: Final = 1_000  # to which one entity sends in transac
 OPERATION_ID_BYTES_MAX: Final = 16
 TOMBSTONES_MAX: Final = 20_000  # deleted names that are remembered, and a tenth more
 SQL_NESTING_MAX: Final = 64  # operators inside operators; parentheses alone do not count
+RULE_STEPS_MAX: Final = 20_000  # of a SQL filter or action for one message, about 1 µs each
 LIKE_PATTERN_CHARS_MAX: Final = 1_024  # also of a pattern that is a property's value
 RULE_VALUES_MAX: Final = 64  # parameters of a SQL text, properties of a correlation filter
 RULE_VALUE_LENGTH_MAX: Final = 1_024  # characters or bytes, of each

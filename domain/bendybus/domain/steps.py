@@ -1,10 +1,12 @@
 """Work that can stop now and then, and go on later: a generator whose result is what it returns."""
 
 from collections.abc import Generator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
+# What rules may cost (see `domain.filters.cost`) between two moments to stop.
+STOP_STEPS: Final = 40
 
 
 def whole(work: Steps[T]) -> T:

@@ -34,3 +34,5 @@ class CompiledAction:
     changes: Callable[[MessageView], Changes]
     # SessionId and PartitionKey, if the action sets them: not possible in a partitioned topic.
     keys: frozenset[str]
+    # What the changes may cost: see `cost`.
+    steps: int

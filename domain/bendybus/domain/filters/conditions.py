@@ -36,6 +36,8 @@ class CompiledFilter:
     conditions: tuple[Condition, ...] = ()
     # None: there is no rest.
     rest: Callable[[MessageView], bool | None] | None = None
+    # What the rest may cost: see `cost`.
+    steps: int = 0
 
     def matches(self, view: MessageView) -> bool:
         """Whether the filter takes a message. Raises FilterError."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bendybus.domain import bounds, limits
-from bendybus.domain.errors import InvalidArgument, InvalidOperation
+from bendybus.domain.errors import InvalidArgument, InvalidOperation, QuotaExceeded
 from bendybus.domain.filters import conditions, values
 from bendybus.domain.filters.changes import Changes, CompiledAction, UserChange
 from bendybus.domain.filters.conditions import CompiledFilter
@@ -158,8 +158,20 @@ def check_values(rule: Rule) -> None:
 
 
 def check(rule: Rule, *, partitioned: bool) -> None:
-    """Raise InvalidArgument or InvalidOperation unless a topic can have the rule."""
-    compiled(rule, partitioned=partitioned)
+    """Raise unless a topic can have the rule: InvalidArgument, InvalidOperation, QuotaExceeded."""
+    made = compiled(rule, partitioned=partitioned)
+    _check_steps(_SQL_FILTER, made.filter.steps)
+    _check_steps(_SQL_ACTION, 0 if made.action is None else made.action.steps)
+
+
+def _check_steps(title: str, steps: int) -> None:
+    if steps > limits.RULE_STEPS_MAX:
+        raise QuotaExceeded(
+            f"{title} may take {steps} steps for one message, of at most {limits.RULE_STEPS_MAX}: "
+            "a LIKE with _ in its pattern counts 700, one whose pattern is computed 2000, "
+            "property() 50. Use fewer of them, or divide the rule.",
+            metadata={"field": title, "limit": str(limits.RULE_STEPS_MAX)},
+        )
 
 
 def compiled(rule: Rule, *, partitioned: bool) -> CompiledRule:

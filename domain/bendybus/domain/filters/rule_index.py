@@ -28,8 +28,8 @@ from bendybus.domain.steps import Steps
 
 # What names a subscription for the caller.
 S = TypeVar("S", bound=Hashable)
-# Filters, or places of the tree, that are looked at between two moments to stop.
-_STEP: Final = 8
+# What looking at a filter or a place costs beside what is evaluated.
+_LOOK_STEPS: Final = 2
 
 
 class Copy(NamedTuple, Generic[S]):
@@ -125,20 +125,22 @@ class RuleIndex(Generic[S]):
         """Do what `match` does, in steps. The rules must not change before the last one."""
         found: list[_Entry[S]] = []
         failed: list[tuple[int, Failure[S]]] = []
-        looked = 0
+        cost = 0
         for entries in _open(self._root, view):
             for entry in entries:
-                looked += 1
-                if not looked % _STEP:
+                cost += _LOOK_STEPS + entry.rule.filter.steps
+                if cost >= steps.STOP_STEPS:
                     yield
+                    cost = 0
                 try:
                     if entry.rule.filter.rest_matches(view):
                         found.append(entry)
                 except FilterError as error:
                     failed.append((entry.order, Failure(entry.subscription, entry.rule, error)))
-            looked += 1
-            if not looked % _STEP:
+            cost += _LOOK_STEPS
+            if cost >= steps.STOP_STEPS:
                 yield
+                cost = 0
         found.sort(key=_order_of)
         failed.sort(key=lambda each: each[0])
         return Matches(tuple(_copies(found)), tuple(failure for _, failure in failed))

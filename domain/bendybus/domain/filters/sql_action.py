@@ -5,7 +5,7 @@ from uuid import UUID
 
 from bendybus.domain import limits
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters import parser, syntax, system_properties, values
+from bendybus.domain.filters import cost, parser, syntax, system_properties, values
 from bendybus.domain.filters.changes import Changes, CompiledAction, UserChange
 from bendybus.domain.filters.compiler import Compiler
 from bendybus.domain.filters.system_properties import Setting, SystemProperty
@@ -22,7 +22,8 @@ def compiled(text: str, parameters: Mapping[str, Value], field: str) -> Compiled
     """
     compiler = Compiler(field, parameters)
     steps, names = list[_Step](), set[str]()
-    for statement in parser.parse_action(text, field):
+    statements = parser.parse_action(text, field)
+    for statement in statements:
         if statement.target.scope is syntax.Scope.USER:
             steps.append(_user_step(statement, compiler))
             continue
@@ -39,7 +40,8 @@ def compiled(text: str, parameters: Mapping[str, Value], field: str) -> Compiled
             step(copy)
         return Changes(copy.user_changes, copy.system_changes)
 
-    return CompiledAction(changes, frozenset(names & set(system_properties.KEYS)))
+    keys = frozenset(names & set(system_properties.KEYS))
+    return CompiledAction(changes, keys, cost.of(compiler, *statements))
 
 
 class _Copy:

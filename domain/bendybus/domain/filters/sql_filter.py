@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from bendybus.domain.filters import conditions, parser, syntax, system_properties, values
+from bendybus.domain.filters import conditions, cost, parser, syntax, system_properties, values
 from bendybus.domain.filters.compiler import Compiler, Predicate
 from bendybus.domain.filters.conditions import CompiledFilter, Condition
 from bendybus.domain.filters.values import Value
@@ -16,14 +16,15 @@ def compiled(text: str, parameters: Mapping[str, Value], field: str) -> Compiled
     """
     tree = parser.parse_filter(text, field)
     compiler = Compiler(field, parameters)
-    found, rest = [], []
+    found, rest, steps = [], [], 0
     for operand in _operands(tree):
         condition = _condition(operand, compiler)
         if condition is None:
             rest.append(compiler.predicate(operand))
+            steps += cost.of(compiler, operand)
         else:
             found.append(condition)
-    return CompiledFilter(conditions.in_order(found), _all_true(rest))
+    return CompiledFilter(conditions.in_order(found), _all_true(rest), steps)
 
 
 def _operands(tree: syntax.Predicate) -> Iterable[syntax.Predicate]:

@@ -15,9 +15,10 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from bendybus.domain import bounds, errors, limits, sequence_number
+from bendybus.domain.filters.rule import CompiledRule
 from bendybus.domain.filters.rule_index import Matches
 from bendybus.domain.filters.values import FilterError
-from bendybus.domain.steps import Steps
+from bendybus.domain.steps import STOP_STEPS, Steps
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.rules import room
 from bendybus.partition_server.state.commands import Now
@@ -41,8 +42,9 @@ NO_SESSION: Final = (
     "Session ID is null.",
     "Session enabled entity doesn't allow a message whose session identifier is null.",
 )
-# Copies that are made between two moments to stop.
-_STEP_COPIES: Final = 16
+# Steps that a copy takes: as it is, and with a head of its own.
+_COPY_STEPS: Final = 5
+_CHANGED_COPY_STEPS: Final = 300
 
 
 class Destination(NamedTuple):
@@ -66,10 +68,13 @@ def destinations(
     found = yield from partition.topics.of(topic.entity).index.matching(view)
     made: list[Destination] = []
     failed: dict[str, tuple[str, str]] = {}
-    for number, copy in enumerate(found.copies):
+    steps = 0
+    for copy in found.copies:
         changed = row
-        if number % _STEP_COPIES == _STEP_COPIES - 1:
+        steps += _steps_of(copy.rule)
+        if steps >= STOP_STEPS:
             yield
+            steps = 0
         if copy.rule is not None:
             try:
                 changes = copy.rule.changes(view)
@@ -153,6 +158,12 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
     room.grown(partition, topic, added_bytes)
     turn.budget.spend(total, rows=len(made))
     return True
+
+
+def _steps_of(rule: CompiledRule | None) -> int:
+    if rule is None or rule.action is None:
+        return _COPY_STEPS
+    return _CHANGED_COPY_STEPS + rule.action.steps
 
 
 def _shared(row: Row, made: list[Destination]) -> int:
