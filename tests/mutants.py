@@ -12,7 +12,6 @@ nothing, and neither has what does not end in time.
 """
 
 import argparse
-import itertools
 import os
 import queue
 import shutil
@@ -260,11 +259,15 @@ def run_all(breaks: Sequence[Break], workers: int) -> Iterator[Outcome]:
         thread.join()
 
 
-def is_wrong(outcome: Outcome) -> bool:
-    """Whether a break is to be looked at. A mechanical one may end in tests that wait for ever."""
+def is_wrong(outcome: Outcome, *, strict: bool = False) -> bool:
+    """Whether a break fails the run.
+
+    What a requirement names must be killed. Of mechanical breaks, survivors are listed as work to
+    do, and fail the run only if it is strict: many of them change nothing that anybody could see.
+    """
     allowed = {Verdict.KILLED}
     if outcome.of.number == MECHANICAL:
-        allowed.add(Verdict.UNKNOWN)
+        allowed |= {Verdict.UNKNOWN} if strict else {Verdict.UNKNOWN, Verdict.SURVIVED}
     return outcome.verdict not in allowed
 
 
@@ -279,6 +282,7 @@ def _chosen() -> argparse.Namespace:
     parser.add_argument(
         "--mechanical", action="store_true", help="mechanical breaks alone, no requirements"
     )
+    parser.add_argument("--strict", action="store_true", help="mechanical survivors fail the run")
     chosen = parser.parse_args()
     if chosen.sample is None:
         chosen.sample = 0 if chosen.only else SAMPLE
@@ -286,7 +290,7 @@ def _chosen() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Return 1 if a break survived, is unknown, cannot be judged, or no longer fits."""
+    """Return 1 if a break no longer fits, or one `is_wrong`."""
     chosen = _chosen()
     named = [] if chosen.mechanical else read()
     named = [each for each in named if not chosen.only or each.number in chosen.only]
@@ -302,21 +306,21 @@ def main() -> int:
         outcomes.append(outcome)
         print(f"{outcome.verdict.value} {outcome.took_s:5.1f} s  {outcome.of.title}")
         print(f"      {outcome.text}", flush=True)
-    return _summary(outcomes)
+    return _summary(outcomes, strict=chosen.strict)
 
 
-def _summary(outcomes: Sequence[Outcome]) -> int:
+def _summary(outcomes: Sequence[Outcome], *, strict: bool) -> int:
     """Print how many breaks had which outcome, and what is to be looked at."""
     counts = [
         f"{sum(each.verdict is verdict for each in outcomes)} {verdict.name.lower()}"
         for verdict in Verdict
     ]
     print(f"{len(outcomes)} breaks: {', '.join(counts)}")
-    by_verdict = sorted(filter(is_wrong, outcomes), key=lambda each: each.verdict.name)
-    for verdict, group in itertools.groupby(by_verdict, key=lambda each: each.verdict):
-        for each in group:
-            print(f"  {verdict.name.lower()}: {each.of.title}")
-    return 1 if by_verdict else 0
+    for verdict in (Verdict.SURVIVED, Verdict.UNKNOWN, Verdict.ERROR):
+        for each in outcomes:
+            if each.verdict is verdict:
+                print(f"  {verdict.name.lower()}: {each.of.title}")
+    return 1 if any(is_wrong(each, strict=strict) for each in outcomes) else 0
 
 
 if __name__ == "__main__":

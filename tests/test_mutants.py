@@ -110,6 +110,25 @@ def test_a_stage_without_tests_does_not_judge(tmp_path: Path) -> None:
     assert outcome.verdict is Verdict.SURVIVED
 
 
+@pytest.mark.parametrize(
+    ("verdict", "number", "strict", "wrong"),
+    [
+        (Verdict.KILLED, "R1", True, False),
+        (Verdict.SURVIVED, "R1", False, True),
+        (Verdict.UNKNOWN, "R1", False, True),
+        (Verdict.ERROR, "R1", False, True),
+        (Verdict.SURVIVED, mutants.MECHANICAL, False, False),
+        (Verdict.SURVIVED, mutants.MECHANICAL, True, True),
+        (Verdict.UNKNOWN, mutants.MECHANICAL, True, False),
+        (Verdict.ERROR, mutants.MECHANICAL, False, True),
+    ],
+)
+def test_what_fails_a_run(verdict: Verdict, number: str, strict: bool, wrong: bool) -> None:
+    outcome = Outcome(Break(number, "file", "old", "new"), verdict, "", 0.0)
+
+    assert mutants.is_wrong(outcome, strict=strict) is wrong
+
+
 def test_a_break_whose_text_is_gone_or_doubled_is_stale(tmp_path: Path) -> None:
     root = small_project(tmp_path)
     file = "domain/rule_of_a_small_project.py"

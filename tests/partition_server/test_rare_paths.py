@@ -7,7 +7,8 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.filters.rule import Rule, SqlFilter
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import Peeked
-from bendybus.partition_server.state.commands import Peek
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, Peek
 from tests.partition_server.driver import Driver
 from tests.partition_server.publishing import head, publish, rows
 from tests.partition_server.topic_changes import subscription, topic
@@ -152,3 +153,27 @@ def test_a_topic_has_2000_sql_filters_and_not_one_more(driver: Driver) -> None:
 
     with pytest.raises(errors.QuotaExceeded, match="2000 SQL filters, of at most 2000"):
         subscription(driver, "news/Subscriptions/c", changes={"rules": rules(1)})
+
+
+def test_what_a_partition_never_heard_of_is_not_taken_for_deleted(driver: Driver) -> None:
+    """The front end may know an entity first: it tries again, where a deletion would be final."""
+    driver.create()
+    unknown = driver.ref()._replace(uid="uid-of-another")
+
+    [answer] = driver.run(Append("t", unknown, Batch([b"a"])))
+
+    assert isinstance(answer.error, errors.GenerationMismatch), answer
+
+
+def test_a_text_of_a_dead_letter_counts_to_its_size(driver: Driver) -> None:
+    driver.put(QueueDescription())
+    driver.send(b"a", b"a")
+    sizes = []
+    for (_, token), reason in zip(driver.receive(2), ("", "r" * 100), strict=True):
+        driver.settle(Disposition.DEAD_LETTER, token, dead_letter_reason=reason)
+        sizes.append(driver.counts().size_bytes)
+
+    assert sizes[1] == sizes[0] + 100
+    for _, token in driver.receive(2, dead_letter=True):
+        driver.settle(Disposition.COMPLETE, token)
+    assert driver.counts().size_bytes == 0
