@@ -79,7 +79,7 @@ chaos: install ## Break a bus by seeds under load and judge the history: ARGS="-
 	@$(PY) -m tests.chaos $(ARGS)
 
 .PHONY: mutants
-mutants: install ## Break the code at each requirement: a test with its number must fail (15 minutes)
+mutants: install ## Break the code at each requirement, and some of it mechanically: a test must fail (25 minutes)
 	@$(PY) -m tests.mutants $(ARGS)
 
 .PHONY: e2e

@@ -8,7 +8,7 @@ import ast
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,15 +22,43 @@ _HEAD: Final = """\
 What the description of partitioned queues asks for, in our own words, and the tests that would fail
 without it. The requirements are numbered in `tests/requirements.toml`; tests carry the numbers.
 """
+_DESCRIPTION: Final = """\
+## Sentence by sentence
+The description in our own words, and what proves it. There are five editions of it: the English and
+the Italian one say the same, the Portuguese, Japanese and Chinese ones are older. The English one
+decides; of the others there is what they add, with the edition in brackets.
+
+* **Numbers** of requirements: tests fail without what the sentence says.
+* **Weaker, because**: the requirements hold, and are less than the sentence; the reason follows.
+* **Outside**: nothing of a bus that you run can fulfil it, or it is of another product.
+* **Superseded**: an older edition says it, and the English one something else, which holds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of the description: proven by requirements, or outside for a reason."""
+    """A sentence of the description, or of another edition of it.
+
+    Proven by requirements; or in part, and why not more; or outside, for a reason; or superseded
+    by what a newer edition says.
+    """
 
     says: str
     by: tuple[str, ...] = ()
+    weaker: str = ""
     outside: str = ""
+    # What holds instead.
+    superseded: str = ""
+    # "": the English description, which decides.
+    edition: str = ""
+
+    def is_founded(self, known: Collection[str]) -> bool:
+        """Whether it has exactly one state, whose requirements exist."""
+        states = (bool(self.by), bool(self.outside), bool(self.superseded))
+        if states.count(True) != 1 or not all(number in known for number in self.by):
+            return False
+        # What is weaker says what does hold; what is superseded, where it stands.
+        return not (self.weaker and not self.by) and not (self.superseded and not self.edition)
 
 
 @dataclass(slots=True)
@@ -38,8 +66,6 @@ class Conformance:
     """Requirements, and what the tests say of them."""
 
     texts: dict[str, str]
-    # (area, text) of what belongs to later work.
-    later: list[tuple[str, str]]
     # Section → its sentences: what each says, the numbers that prove it, or why none can.
     description: dict[str, list[Sentence]] = field(default_factory=dict)
     # Number → "file::test", in order.
@@ -50,13 +76,12 @@ class Conformance:
         return [number for number in self.texts if not self.proofs.get(number)]
 
     def unfounded(self) -> list[str]:
-        """Return the sentences of the description without a requirement or a reason."""
+        """Return the sentences that are in no state, or in several."""
         return [
             sentence.says
             for sentences in self.description.values()
             for sentence in sentences
-            if bool(sentence.by) == bool(sentence.outside)
-            or not all(number in self.texts for number in sentence.by)
+            if not sentence.is_founded(self.texts)
         ]
 
     def unknown(self) -> list[str]:
@@ -72,14 +97,13 @@ class Conformance:
 def read(tests: Path = TESTS) -> Conformance:
     """Return what is asked for and what is proven in a folder of tests."""
     found = tomllib.loads((tests / "requirements.toml").read_text(encoding="utf-8"))
-    later = [(entry["area"], entry["text"]) for entry in found.pop("later", ())]
-    result = Conformance({number: entry["text"] for number, entry in found.items()}, later)
+    result = Conformance({number: entry["text"] for number, entry in found.items()})
     described = tests / "description.toml"
     if described.exists():
         sections = tomllib.loads(described.read_text(encoding="utf-8"))["section"]
         for section in sections:
             result.description[section["name"]] = [
-                Sentence(each["says"], tuple(each.get("by", ())), each.get("outside", ""))
+                Sentence(**{**each, "by": tuple(each.get("by", ()))})
                 for each in section["sentences"]
             ]
     for path in sorted(tests.rglob("test_*.py")):
@@ -136,10 +160,6 @@ def page(found: Conformance) -> str:
         parts.append(f"## {number}\n{text}\n")
         tests = found.proofs.get(number, [])
         parts.append("".join(f"* {_linked(test)}\n" for test in tests) or "**No test yet.**\n")
-    if found.later:
-        parts.append("## Not there yet\nWhat the description says of features that come later.\n")
-        rows = "".join(f"| {area} | {text} |\n" for area, text in found.later)
-        parts.append(f"| feature | what |\n|---|---|\n{rows}")
     return "\n".join(parts)
 
 
@@ -147,17 +167,24 @@ def _sentences(found: Conformance) -> list[str]:
     """Return the description as tables, a section each, with what proves each sentence."""
     if not found.description:
         return []
-    parts = ["## Sentence by sentence\nThe description in our own words, and what proves it.\n"]
+    parts = [_DESCRIPTION]
     for name, sentences in found.description.items():
-        rows = "".join(f"| {each.says} | {_proof(each)} |\n" for each in sentences)
+        rows = "".join(f"| {_said(each)} | {_proof(each)} |\n" for each in sentences)
         parts.append(f"### {name}\n| says | proven by |\n|---|---|\n{rows}")
     return parts
+
+
+def _said(sentence: Sentence) -> str:
+    return f"{sentence.says} *({sentence.edition})*" if sentence.edition else sentence.says
 
 
 def _proof(sentence: Sentence) -> str:
     if sentence.outside:
         return f"outside: {sentence.outside}"
-    return ", ".join(f"[{number}](#{number.lower()})" for number in sentence.by)
+    if sentence.superseded:
+        return f"superseded: {sentence.superseded}"
+    numbers = ", ".join(f"[{number}](#{number.lower()})" for number in sentence.by)
+    return f"{numbers}; weaker, because {sentence.weaker}" if sentence.weaker else numbers
 
 
 def _linked(test: str) -> str:
@@ -175,7 +202,7 @@ def main() -> int:
         stale = False
     wrong = [f"{number} has no test: {found.texts[number]}" for number in found.unproven()]
     wrong += [f"{mark} is no requirement" for mark in found.unknown()]
-    wrong += [f"neither proven nor outside: {sentence}" for sentence in found.unfounded()]
+    wrong += [f"not in exactly one state: {sentence}" for sentence in found.unfounded()]
     if stale:
         wrong.append(f"{PAGE.relative_to(ROOT)} is stale. Run make docs.")
     for sentence in wrong:

@@ -1,10 +1,14 @@
-"""`make mutants`: break the code on purpose; a test with the requirement's number must notice.
+"""`make mutants`: break the code on purpose; a test must notice.
 
 tests/requirements.toml names breaks beside each requirement: a file, a text in it and the text to
 put there instead, at the rule and at the seams where it is used. Each break is applied to a copy
 of the project and the tests with that number are run against the copy: one must fail. What no
 test notices is a survivor, and is listed. `stale` shows breaks whose text the code no longer has;
 tests/test_mutants.py demands that there are none.
+
+Then a sample of what mechanical_breaks.py finds is broken, which the tests of the room must notice.
+Tests are run against the unbroken copy before they judge a break: what fails there has killed
+nothing, and neither has what does not end in time.
 """
 
 import argparse
@@ -21,10 +25,11 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from tests import conformance
+from tests import conformance, mechanical_breaks
 
 ROOT: Final = Path(__file__).parents[1]
 # Rooms whose code is on the path of the copy, before the installed one.
@@ -35,35 +40,54 @@ ROOMS: Final = (
 _LEFT_OUT: Final = shutil.ignore_patterns(
     ".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "build", "dist", "results"
 )
-# A break may make tests wait for ever: that is noticed, too.
+# A break may make tests wait for ever.
 TEST_S_MAX: Final = 240.0
 # Tests by their cost: those without real processes come first, and mostly suffice.
 STAGES: Final = ("not integration", "integration")
+MECHANICAL: Final = "mechanical"
+SAMPLE: Final = 40
 _FAILED, _NONE_CHOSEN = 1, 5
+# What pytest is asked to run, in turn.
+Stages = Sequence[Sequence[str]]
+
+
+class Verdict(Enum):
+    """What the tests say of a break."""
+
+    KILLED = "killed  "
+    SURVIVED = "SURVIVED"
+    # They did not end, or pytest broke.
+    UNKNOWN = "UNKNOWN "
+    # They fail without the break, too.
+    ERROR = "ERROR   "
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One small change of the code that a requirement does not survive."""
+    """One small change of the code. `at`: where, for what no requirement names."""
 
     number: str
     file: str
     old: str
     new: str
+    at: int | None = None
 
     @property
     def title(self) -> str:
         """A line for people."""
+        if self.at is not None:
+            old, new = (" ".join(each.split())[:60] for each in (self.old, self.new))
+            return f"{self.number} {self.file} at {self.at}: {old}  becomes  {new}"
         line = next((each for each in self.old.splitlines() if each.strip()), "")
         return f"{self.number} {self.file}: {line.strip()[:70]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the tests said of a break. `killed`: a test failed, as it must."""
+    """What the tests said of a break, and in which sentence."""
 
     of: Break
-    killed: bool
+    verdict: Verdict
     text: str
     took_s: float
 
@@ -71,7 +95,6 @@ class Outcome:
 def read(path: Path = ROOT / "tests" / "requirements.toml") -> list[Break]:
     """Return all breaks, in order."""
     found = tomllib.loads(path.read_text(encoding="utf-8"))
-    found.pop("later", None)
     return [
         Break(number, each["file"], each["old"], each["new"])
         for number, entry in found.items()
@@ -90,40 +113,83 @@ def stale(breaks: Sequence[Break], root: Path = ROOT) -> list[str]:
     return wrong
 
 
+def mechanical(count: int, seed: int) -> list[Break]:
+    """Return a sample of the breaks that a program finds."""
+    found = mechanical_breaks.sample(count, seed)
+    return [Break(MECHANICAL, each.file, each.old, each.new, each.at) for each in found]
+
+
 def apply(each: Break, root: Path) -> str:
     """Break the code in a copy; return the text that the file had."""
     path = root / each.file
     before = path.read_text(encoding="utf-8")
-    assert before.count(each.old) == 1, each.title
-    path.write_text(before.replace(each.old, each.new), encoding="utf-8")
+    at = before.find(each.old, each.at)
+    assert at >= 0, each.title
+    assert at == each.at if each.at is not None else before.count(each.old) == 1, each.title
+    path.write_text(before[:at] + each.new + before[at + len(each.old) :], encoding="utf-8")
     return before
 
 
-def run(each: Break, root: Path, proofs: Sequence[str]) -> Outcome:
-    """Apply a break to a copy, run the tests that must notice it, and undo it."""
-    began = time.monotonic()
-    before = apply(each, root)
-    try:
-        killed, text = _noticed(root, proofs)
-    finally:
-        (root / each.file).write_text(before, encoding="utf-8")
-    return Outcome(each, killed, text, time.monotonic() - began)
+class Unbroken:
+    """What tests say of the code as it is: run once, before they judge the first break."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # What pytest was asked to run → why it cannot judge, None if it can.
+        self._known: dict[tuple[str, ...], str | None] = {}
+
+    def fault(self, root: Path, arguments: Sequence[str]) -> str | None:
+        """Return why tests cannot judge a break, None if they pass; `root` is unbroken."""
+        key = tuple(arguments)
+        with self._lock:
+            if key in self._known:
+                return self._known[key]
+        verdict, text = _judged(root, arguments)
+        fault = None if verdict is Verdict.SURVIVED else f"without the break: {text}"
+        with self._lock:
+            return self._known.setdefault(key, fault)
 
 
-def _noticed(root: Path, proofs: Sequence[str]) -> tuple[bool, str]:
-    """Run tests, cheap ones first, until one fails."""
-    ran = 0
-    for stage in STAGES:
-        code, text = _pytest(root, [*proofs, "-m", stage])
-        if code is None:
-            return True, f"tests did not end within {TEST_S_MAX:.0f} s"
-        if code == _FAILED:
-            failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
-            return True, (failed or ["a test failed"])[0][:150]
-        if code not in (0, _NONE_CHOSEN):
-            return False, f"pytest broke (exit code {code}): {text[-300:]}"
-        ran += code == 0
-    return False, "SURVIVED" if ran else "SURVIVED: no test ran"
+def stages_of(each: Break, proofs: Sequence[str], root: Path = ROOT) -> Stages:
+    """Return what pytest is asked to run for a break, in turn."""
+    if each.number == MECHANICAL:
+        return mechanical_breaks.stages_of(each.file, root)
+    return [[*proofs, "-m", stage] for stage in STAGES] if proofs else []
+
+
+def run(each: Break, root: Path, stages: Stages, unbroken: Unbroken) -> Outcome:
+    """Run the tests that must notice a break against a copy, stage by stage, until one fails."""
+    began, verdict, text = time.monotonic(), Verdict.SURVIVED, "no test failed"
+    for arguments in stages:
+        fault = unbroken.fault(root, arguments)
+        if fault is not None:
+            verdict, text = Verdict.ERROR, fault
+            break
+        before = apply(each, root)
+        try:
+            verdict, text = _judged(root, arguments)
+        finally:
+            (root / each.file).write_text(before, encoding="utf-8")
+        if verdict is not Verdict.SURVIVED:
+            break
+    return Outcome(each, verdict, text, time.monotonic() - began)
+
+
+def _judged(root: Path, arguments: Sequence[str]) -> tuple[Verdict, str]:
+    """Run tests until one fails."""
+    code, text = _pytest(root, arguments)
+    if code is None:
+        return Verdict.UNKNOWN, f"tests did not end within {TEST_S_MAX:.0f} s"
+    if code == _FAILED:
+        failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return Verdict.KILLED, (failed or ["a test failed"])[0][:150]
+    if code not in (0, _NONE_CHOSEN):
+        # A break can keep a module from being imported: its tests are not even collected.
+        broken = [line for line in text.splitlines() if line.startswith("ERROR ")]
+        if broken:
+            return Verdict.KILLED, broken[0][:150]
+        return Verdict.UNKNOWN, f"pytest broke (exit code {code}): {text[-300:]}"
+    return Verdict.SURVIVED, "no test failed"
 
 
 def _pytest(root: Path, arguments: Sequence[str]) -> tuple[int | None, str]:
@@ -161,7 +227,7 @@ def copy_of(root: Path) -> Iterator[Path]:
 
 def run_all(breaks: Sequence[Break], workers: int) -> Iterator[Outcome]:
     """Yield the outcome of each break as it comes; each worker has a copy of its own."""
-    proofs = conformance.read().proofs
+    proofs, unbroken = conformance.read().proofs, Unbroken()
     waiting: queue.SimpleQueue[Break] = queue.SimpleQueue()
     done: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
     for each in breaks:
@@ -175,7 +241,8 @@ def run_all(breaks: Sequence[Break], workers: int) -> Iterator[Outcome]:
                         each = waiting.get_nowait()
                     except queue.Empty:
                         return
-                    done.put(run(each, copy, proofs.get(each.number, ())))
+                    stages = stages_of(each, proofs.get(each.number, ()))
+                    done.put(run(each, copy, stages, unbroken))
         except BaseException as error:
             done.put(error)
             raise
@@ -192,30 +259,68 @@ def run_all(breaks: Sequence[Break], workers: int) -> Iterator[Outcome]:
         thread.join()
 
 
-def main() -> int:
-    """Return 1 if a break survived or no longer fits."""
+def is_wrong(outcome: Outcome, *, strict: bool = False) -> bool:
+    """Whether a break fails the run.
+
+    What a requirement names must be killed. Of mechanical breaks, survivors are listed as work to
+    do, and fail the run only if it is strict: many of them change nothing that anybody could see.
+    """
+    allowed = {Verdict.KILLED}
+    if outcome.of.number == MECHANICAL:
+        allowed |= {Verdict.UNKNOWN} if strict else {Verdict.UNKNOWN, Verdict.SURVIVED}
+    return outcome.verdict not in allowed
+
+
+def _chosen() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make mutants ARGS=…", description=__doc__)
-    parser.add_argument("--only", action="append", help="requirements, by number")
+    parser.add_argument("--only", action="append", help="requirements, by number; no sample")
     parser.add_argument("--workers", type=int, default=2, help="how many breaks at a time")
+    parser.add_argument(
+        "--sample", type=int, help=f"how many mechanical breaks (default: {SAMPLE}, with --only 0)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="which of them (default: 0)")
+    parser.add_argument(
+        "--mechanical", action="store_true", help="mechanical breaks alone, no requirements"
+    )
+    parser.add_argument("--strict", action="store_true", help="mechanical survivors fail the run")
     chosen = parser.parse_args()
-    breaks = [each for each in read() if not chosen.only or each.number in chosen.only]
-    wrong = stale(breaks)
+    if chosen.sample is None:
+        chosen.sample = 0 if chosen.only else SAMPLE
+    return chosen
+
+
+def main() -> int:
+    """Return 1 if a break no longer fits, or one `is_wrong`."""
+    chosen = _chosen()
+    named = [] if chosen.mechanical else read()
+    named = [each for each in named if not chosen.only or each.number in chosen.only]
+    wrong = stale(named)
     for sentence in wrong:
         print(f"stale: {sentence}")
     if wrong:
         return 1
-    survivors = []
-    for outcome in run_all(breaks, chosen.workers):
-        word = "killed  " if outcome.killed else "SURVIVED"
-        print(
-            f"{word} {outcome.took_s:5.1f} s  {outcome.of.title}\n      {outcome.text}", flush=True
-        )
-        if not outcome.killed:
-            survivors.append(outcome.of)
-    print(f"{len(breaks)} breaks, {len(survivors)} survivors")
-    for each in survivors:
-        print(f"  {each.title}")
-    return 1 if survivors else 0
+    if chosen.sample:
+        print(f"mechanical breaks: --sample {chosen.sample} --seed {chosen.seed}", flush=True)
+    outcomes = []
+    for outcome in run_all([*named, *mechanical(chosen.sample, chosen.seed)], chosen.workers):
+        outcomes.append(outcome)
+        print(f"{outcome.verdict.value} {outcome.took_s:5.1f} s  {outcome.of.title}")
+        print(f"      {outcome.text}", flush=True)
+    return _summary(outcomes, strict=chosen.strict)
+
+
+def _summary(outcomes: Sequence[Outcome], *, strict: bool) -> int:
+    """Print how many breaks had which outcome, and what is to be looked at."""
+    counts = [
+        f"{sum(each.verdict is verdict for each in outcomes)} {verdict.name.lower()}"
+        for verdict in Verdict
+    ]
+    print(f"{len(outcomes)} breaks: {', '.join(counts)}")
+    for verdict in (Verdict.SURVIVED, Verdict.UNKNOWN, Verdict.ERROR):
+        for each in outcomes:
+            if each.verdict is verdict:
+                print(f"  {verdict.name.lower()}: {each.of.title}")
+    return 1 if any(is_wrong(each, strict=strict) for each in outcomes) else 0
 
 
 if __name__ == "__main__":

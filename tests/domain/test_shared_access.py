@@ -189,6 +189,7 @@ def test_keys_and_signatures_are_never_printed() -> None:
     assert repr(token.signature) not in printed
 
 
+@pytest.mark.requirement("R337")
 @pytest.mark.parametrize(
     ("path", "covered"),
     [
@@ -221,6 +222,7 @@ def test_a_policy_covers_its_entity_its_sub_queues_and_its_subscriptions_and_not
             grant.check(path, Right.SEND)
 
 
+@pytest.mark.requirement("R337")
 @pytest.mark.parametrize(("entity", "resource"), [("ORDERS", ""), ("", "orders"), ("", "")])
 def test_the_scope_of_a_token_is_in_lower_case(entity: str, resource: str) -> None:
     policy = dataclasses.replace(POLICIES["app"][0], entity=entity)

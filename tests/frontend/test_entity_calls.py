@@ -8,7 +8,7 @@ from bendybus.frontend.upstreams.unary_calls import Counts
 from tests.frontend.entities import queue
 
 
-@pytest.mark.requirement("R35")
+@pytest.mark.requirement("R35", "R339")
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_the_total_size_is_that_of_all_partitions(partitions: int) -> None:
     entity = queue(partitions=partitions)

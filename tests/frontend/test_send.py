@@ -97,8 +97,9 @@ async def test_what_one_client_makes_the_front_end_hold_is_bounded_in_bytes(
     assert len(answers) == 3
 
 
-@pytest.mark.requirement("R18")
-async def test_a_split_batch_has_the_limit_of_a_batch() -> None:
+@pytest.mark.requirement("R18", "R332")
+@pytest.mark.parametrize("keys", [["a", "b"], ["a", "b", "c"]])
+async def test_a_split_batch_has_the_limit_of_a_batch(keys: list[str]) -> None:
     directory = Directory()
     fingerprint = Fingerprint("n", "u", Tier.STANDARD, 4, 0)
     directory.update(0, fingerprint, [queue()], snapshot=True)
@@ -106,7 +107,7 @@ async def test_a_split_batch_has_the_limit_of_a_batch() -> None:
     sends = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     large = message_pb2.MessageBatch(
-        messages=[b"x" * 100_000] * 3, partition_keys=["a", "b", "c"], message_ids=["1", "2", "3"]
+        messages=[b"x" * 150_000] * len(keys), partition_keys=keys, message_ids=keys
     )
     request = sender_pb2.SendStreamRequest(
         frame_id=1, entity_path="orders", batch=large, split_by_partition_key=True

@@ -6,6 +6,7 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import (
     Appended,
+    EntityCounts,
     Recalled,
     Reserved,
     SessionOffered,
@@ -20,6 +21,7 @@ from bendybus.partition_server.state.commands import (
     CloseSession,
     ConfirmSession,
     Deliver,
+    EntityRef,
     Settle,
     Transact,
     Withdraw,
@@ -35,9 +37,20 @@ class Sessions:
 
     def __init__(self, driver: Driver, **changes: Any) -> None:
         self.driver = driver
-        changes = {"lock_duration_ms": LOCK_MS, "max_delivery_count": 3, **changes}
-        driver.put(QueueDescription(requires_session=True, **changes))
         self._ids = 1_000
+        self.create({"lock_duration_ms": LOCK_MS, "max_delivery_count": 3, **changes})
+
+    def create(self, changes: dict[str, Any]) -> None:
+        """Create what has the sessions."""
+        self.driver.put(QueueDescription(requires_session=True, **changes))
+
+    def ref(self) -> EntityRef:
+        """Return a reference to what has the sessions, as it is now."""
+        return self.driver.ref()
+
+    def counts(self) -> EntityCounts:
+        """Return what it holds."""
+        return self.driver.counts()
 
     def next_id(self) -> int:
         """Return an id for an ask or a request."""
@@ -48,14 +61,14 @@ class Sessions:
         """Send (session, payload) pairs; return the answers that this gives to others."""
         ids = [session_id for session_id, _ in messages]
         batch = Batch([payload for _, payload in messages], session_ids=ids, **columns)
-        appended, *others = self.driver.run(Append("t", self.driver.ref(), batch))
+        appended, *others = self.driver.run(Append("t", self.ref(), batch))
         assert isinstance(appended, Appended), appended
         assert not appended.failures, appended
         return others
 
     def ask_accept(self, session_id: str | None = None, *, stream: str = "s") -> list[Any]:
         """Ask for a session; return the answers, which are none while it waits."""
-        ref = self.driver.ref()
+        ref = self.ref()
         return self.driver.run(AcceptSession(stream, self.next_id(), ref, session_id))
 
     def confirm(self, offer: SessionOffered, *, stream: str = "s") -> SessionResult:
@@ -84,7 +97,7 @@ class Sessions:
         self, token: bytes, count: int = 10, *, stream: str = "s", delete: bool = False
     ) -> list[Any]:
         """Ask for messages of a session; return the answers."""
-        ref = self.driver.ref()
+        ref = self.ref()
         return self.driver.run(
             Ask(stream, self.next_id(), ref, delete, count, 1 << 24, session_token=token)
         )
@@ -123,7 +136,7 @@ def settle(sessions: Sessions, disposition: Disposition, *tokens: bytes, **extra
 
 def transact(sessions: Sessions, *parts: Append | Settle, id_: bytes = ID) -> list[Any]:
     """Run a transaction; return all answers, its own first."""
-    answers = sessions.driver.run(Transact("t", sessions.driver.ref(), id_, parts))
+    answers = sessions.driver.run(Transact("t", sessions.ref(), id_, parts))
     own = [each for each in answers if isinstance(each, Transacted)]
     assert len(own) == 1, answers
     return own + [each for each in answers if each is not own[0]]

@@ -62,6 +62,20 @@ def test_a_refusal_that_lasts_sets_messages_aside(pair: Driver, refuse: Any, rea
     assert pair.partition.state.forwards.due.first() is None
 
 
+@pytest.mark.requirement("R333")
+def test_what_was_set_aside_and_is_deferred_counts_as_set_aside(pair: Driver) -> None:
+    disable(pair)
+    send(pair, "orders", b"one", b"two")
+    pair.sweep()
+    for _ in range(LASTS_MS // 1_000):
+        pair.advance(1_000)
+
+    pair.settle(Disposition.DEFER, locked(pair, "orders", 1, ASIDE))
+
+    counts = pair.counts_of("orders")
+    assert (counts.transfer_dead_letter, counts.deferred, counts.dead_letter) == (2, 0, 0)
+
+
 @pytest.mark.requirement("R147")
 def test_a_refusal_that_ends_in_time_sets_nothing_aside(pair: Driver) -> None:
     disable(pair)

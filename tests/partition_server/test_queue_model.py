@@ -1,4 +1,7 @@
-"""A queue against a simple model: random commands, schedules, expiry, duplicates, lock ends."""
+"""A queue against a simple model: random commands, schedules, expiry, duplicates, lock ends.
+
+Its dead letters are received and settled, too.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +17,20 @@ from bendybus.domain import errors, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.partition_server.state.answers import Reserved
-from bendybus.partition_server.state.commands import CommitEntity, StreamEnded
+from bendybus.partition_server.state.answers import Delivery, Reserved
+from bendybus.partition_server.state.commands import (
+    CommitEntity,
+    ReceiveDeferred,
+    StreamEnded,
+    Withdraw,
+)
 from bendybus.partition_server.store.memory_store import MemoryStore
+from bendybus.partition_server.store.records import State
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
 
 LOCK_MS = 10_000
-MAX_DELIVERIES = 3
+MAX_DELIVERIES = 2
 WINDOW_MS = 20_000
 
 
@@ -38,6 +47,8 @@ class Expected:
     life_ms: int = 0
     until_mono_ms: int = 0
     token: bytes = b""
+    # As a dead letter: 0 until it was seen there.
+    dead_counter: int = 0
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -61,7 +72,7 @@ class QueueMachine(RuleBasedStateMachine):
             dead_lettering_on_message_expiration=True,
         )
         self.expected: dict[int, Expected] = {}
-        self.dead: list[bytes] = []
+        self.dead: list[Expected] = []
         self.seen: dict[str, tuple[int, int]] = {}
         self.sent = 0
         self.last = 0
@@ -134,8 +145,6 @@ class QueueMachine(RuleBasedStateMachine):
         self._check_taken([row for row, _ in pairs], count)
         for row, token in pairs:
             self._lock(row, token, "reserved")
-        from bendybus.partition_server.state.commands import Withdraw
-
         self.driver.run(Withdraw("lazy", self.driver._ids))
 
     @rule()
@@ -171,17 +180,78 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def receive_deferred(self, data: st.DataObject) -> None:
         """Lock a deferred message by its number."""
-        from bendybus.partition_server.state.answers import Delivery
-        from bendybus.partition_server.state.commands import ReceiveDeferred
-
         found = data.draw(st.sampled_from(self._with("deferred")))
-        [delivery] = self.driver.run(
-            ReceiveDeferred("t", self.driver.ref(), False, [found.counter])
-        )
-        assert isinstance(delivery, Delivery), delivery
-        [(row, token)] = self.driver.tokens(Reserved(0, delivery, 0, 0, False))
+        row, token = self._received_deferred(found.counter)
         assert row.payload == found.payload
         self._lock(row, token, "deferred-locked")
+
+    def _received_deferred(self, counter: int, *, dead_letter: bool = False) -> tuple[Any, bytes]:
+        ref = self.driver.ref(dead_letter=dead_letter)
+        [delivery] = self.driver.run(ReceiveDeferred("t", ref, False, [counter]))
+        assert isinstance(delivery, Delivery), delivery
+        [pair] = self.driver.tokens(Reserved(0, delivery, 0, 0, False))
+        return pair
+
+    # Dead letters: they have no time to live, and no number of deliveries ends them.
+
+    @precondition(lambda self: self.dead)
+    @rule(count=st.integers(1, 3), defers=st.booleans())
+    def receive_dead(self, count: int, defers: bool) -> None:
+        """Receive dead letters, in their order, and maybe defer them and lock them again."""
+        ready = sorted(self._dead_with("ready"), key=lambda found: found.dead_counter)
+        pairs = self.driver.receive(count, dead_letter=True)
+        assert [row.counter for row, _ in pairs] == [f.dead_counter for f in ready[:count]]
+        for found, (row, token) in zip(ready, pairs, strict=False):
+            self._lock_dead(found, row, token, "locked")
+            if defers:
+                assert not self.driver.settle(Disposition.DEFER, token).failures
+                row, token = self._received_deferred(found.dead_counter, dead_letter=True)
+                self._lock_dead(found, row, token, "deferred-locked")
+
+    @precondition(lambda self: self._dead_with("deferred"))
+    @rule(data=st.data())
+    def receive_deferred_dead(self, data: st.DataObject) -> None:
+        """Lock a deferred dead letter by its number."""
+        found = data.draw(st.sampled_from(self._dead_with("deferred")))
+        row, token = self._received_deferred(found.dead_counter, dead_letter=True)
+        self._lock_dead(found, row, token, "deferred-locked")
+
+    @precondition(lambda self: self._dead_with("locked", "deferred-locked"))
+    @rule(data=st.data(), disposition=st.sampled_from(list(Disposition)))
+    def settle_dead(self, data: st.DataObject, disposition: Disposition) -> None:
+        """Settle a locked dead letter: it is never dead-lettered again."""
+        found = data.draw(st.sampled_from(self._dead_with("locked", "deferred-locked")))
+        deferred = found.state == "deferred-locked"
+        refused = {Disposition.DEAD_LETTER, *([Disposition.DEFER] if deferred else ())}
+        for each in refused:
+            [(_, error)] = self.driver.settle(each, found.token).failures
+            assert isinstance(error, errors.InvalidOperation)
+        if disposition in refused:
+            return
+        settled = self.driver.settle(disposition, found.token)
+        assert not settled.failures, settled
+        if disposition is Disposition.COMPLETE:
+            self.dead.remove(found)
+        elif disposition is Disposition.RENEW_LOCK:
+            found.until_mono_ms = self.driver.mono_ms + LOCK_MS
+        else:
+            found.deliveries += disposition is Disposition.ABANDON
+            stays = deferred or disposition is Disposition.DEFER
+            found.state, found.until_mono_ms = "deferred" if stays else "ready", 0
+
+    def _dead_with(self, *states: str) -> list[Expected]:
+        return [found for found in self.dead if found.state in states]
+
+    def _lock_dead(self, found: Expected, row: Any, token: bytes, state: str) -> None:
+        assert (row.payload, row.delivery_count) == (found.payload, found.deliveries)
+        found.state, found.token = state, token
+        found.until_mono_ms = self.driver.mono_ms + LOCK_MS
+
+    def _unlock_dead(self, *, counted: bool) -> None:
+        for found in self._dead_with("locked", "deferred-locked"):
+            if not counted or found.until_mono_ms <= self.driver.mono_ms:
+                found.state = "deferred" if found.state == "deferred-locked" else "ready"
+                found.deliveries += counted
 
     @rule(milliseconds=st.sampled_from([1, 500, 4_000, 11_000]))
     def pass_time(self, milliseconds: int) -> None:
@@ -192,6 +262,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.driver.partition.state.clock.waiting(before_ms, self.driver.mono_ms)
         self.driver.partition.state.clock.observe(self.driver.now)
         now = self.driver.now
+        self._unlock_dead(counted=True)
         for found in list(self.expected.values()):
             if found.until_mono_ms and found.until_mono_ms <= now.mono_ms:
                 counted = found.state != "reserved"
@@ -213,6 +284,7 @@ class QueueMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """Lose what is not stored: all locks, no messages."""
         self.driver.restart()
+        self._unlock_dead(counted=False)
         for found in list(self.expected.values()):
             if found.state in ("locked", "reserved"):
                 found.state, found.until_mono_ms = "ready", 0
@@ -251,7 +323,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _to_dead(self, found: Expected) -> None:
         del self.expected[found.counter]
-        self.dead.append(found.payload)
+        found.state = "ready"
+        self.dead.append(found)
 
     @invariant()
     def counts_agree(self) -> None:
@@ -267,8 +340,15 @@ class QueueMachine(RuleBasedStateMachine):
         assert counts.dead_letter == len(self.dead)
         shown = {row.counter: row.payload for row in self.driver.peek(count=1_000)}
         assert shown == {f.counter: f.payload for f in self.expected.values()}
-        dead = self.driver.peek(count=1_000, dead_letter=True)
-        assert sorted(row.payload for row in dead) == sorted(self.dead)
+        dead = {row.payload: row for row in self.driver.peek(count=1_000, dead_letter=True)}
+        assert dead.keys() == {found.payload for found in self.dead}
+        for found in self.dead:
+            row = dead[found.payload]
+            # Where it is, it stays.
+            assert found.dead_counter in (0, row.counter)
+            found.dead_counter = row.counter
+            assert row.delivery_count == found.deliveries
+            assert row.state == (State.DEFERRED if "deferred" in found.state else State.ACTIVE)
 
 
 class SqliteQueueMachine(QueueMachine):

@@ -60,10 +60,14 @@ class SessionMachine(RuleBasedStateMachine):
 
     driver: Driver
 
+    def make_sessions(self) -> Sessions:
+        """Return what the sessions are of."""
+        return Sessions(self.driver, max_delivery_count=1_000)
+
     @initialize()
     def start(self) -> None:
         """Begin with a queue of sessions."""
-        self.sessions = Sessions(self.driver, max_delivery_count=1_000)
+        self.sessions = self.make_sessions()
         self.left: dict[str, list[int]] = defaultdict(list)
         self.held: dict[str, Held] = {}
         self.sent = self.transactions = 0
@@ -145,6 +149,11 @@ class SessionMachine(RuleBasedStateMachine):
         self, name: str, others: str | None, hows: list[str], answers: int, lost: bool
     ) -> None:
         """Settle and answer in a transaction, maybe with a lock that is lost or another session."""
+        self._transact(name, others, hows, answers, lost)
+
+    def _transact(
+        self, name: str, others: str | None, hows: list[str], answers: int, lost: bool
+    ) -> None:
         held = self.held.get(name)
         if held is None or not held.messages:
             return
@@ -161,7 +170,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.sent += answers
         if sent:
             batch = Batch([b"%d" % each for each in sent], session_ids=[name] * answers)
-            parts.append(Append(None, self.driver.ref(), batch))
+            parts.append(Append(None, self.sessions.ref(), batch))
         if lost:
             parts.append(settling(Disposition.ABANDON, bytes(16), session_token=held.token))
         self.transactions += 1
@@ -241,7 +250,7 @@ class SessionMachine(RuleBasedStateMachine):
         """Compare."""
         if not hasattr(self, "left"):
             return
-        counts: Any = self.driver.counts()
+        counts = self.sessions.counts()
         assert counts.active == sum(map(len, self.left.values()))
 
 
