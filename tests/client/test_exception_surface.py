@@ -26,9 +26,14 @@ OWN_CLASSES = {"InvalidArgumentError", "InvalidRequestError"}
 OWN_ATTRIBUTES = {"reason", "metadata", "failures", "error_code", "message"}
 
 
+def with_path(path: Path) -> dict[str, str]:
+    """Return the environment in which modules are looked for in `path` first."""
+    return {**os.environ, "PYTHONPATH": f"{path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+
 def outcomes(*arguments: str, path: Path | None = None) -> dict[str, Any]:
     """Return what the program prints."""
-    environment = {**os.environ, "PYTHONPATH": str(path)} if path else None
+    environment = with_path(path) if path else None
     done = subprocess.run(
         [sys.executable, str(PROGRAM), *arguments],
         capture_output=True, text=True, check=True, env=environment,
@@ -249,9 +254,9 @@ TIMED = (
 )
 
 
-def seconds(path: Path | None) -> float:
+def seconds(path: Path) -> float:
     """Return the shortest of some imports."""
-    environment = {**os.environ, "PYTHONPATH": str(path)}
+    environment = with_path(path)
     return min(
         float(
             subprocess.run(
