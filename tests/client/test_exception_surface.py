@@ -36,7 +36,7 @@ def outcomes(*arguments: str, path: Path | None = None) -> dict[str, Any]:
     environment = with_path(path) if path else None
     done = subprocess.run(
         [sys.executable, str(PROGRAM), *arguments],
-        capture_output=True, text=True, check=True, env=environment,
+        capture_output=True, text=True, check=True, env=environment, timeout=30,
     )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -261,7 +261,7 @@ def seconds(path: Path) -> float:
         float(
             subprocess.run(
                 [sys.executable, "-c", TIMED],
-                capture_output=True, text=True, check=True, env=environment,
+                capture_output=True, text=True, check=True, env=environment, timeout=30,
             ).stdout
         )
         for _ in range(5)
