@@ -64,7 +64,8 @@ def errors_page() -> str:
     parts = [
         "# Errors\n",
         "`reason` is stable: it is `google.rpc.ErrorInfo.reason` (domain `bendybus.io`) of a unary "
-        "call, `Error.reason` inside a stream, and `error.reason` in the Python client. The "
+        "call, `Error.reason` inside a stream, and `error.reason` in the Python client, "
+        "`error.error_code` in an HttpResponseError of administration. The "
         "sentence with it is for people and may change. Retryable errors are repeated by the "
         "client until its `retry_total` or the time given is over.\n",
         "| reason | gRPC status | Python client raises | retry | when | what to do |\n"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bendybus.client import ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient, ServiceBusReceiver
-from bendybus.client.exceptions import ResourceExistsError, ServiceBusError
+from bendybus.client.exceptions import AzureError, ResourceExistsError
 from bendybus.client.management import ServiceBusAdministrationClient
 from tests.chaos import checking, forward_load, nemesis, pipeline_load, transaction_load
 from tests.chaos.checking import Excuses, Violation
@@ -202,7 +202,7 @@ def _counted(administration: ServiceBusAdministrationClient) -> list[Violation]:
                 counts = administration.get_subscription_runtime_properties(name, SUBSCRIPTION)
             else:
                 counts = administration.get_queue_runtime_properties(name)
-        except ServiceBusError as error:
+        except AzureError as error:
             found.append(Violation("counts", "", 0, f"{name}: {error}"))
             continue
         for field in (

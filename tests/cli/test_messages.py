@@ -8,8 +8,10 @@ from typing import Any, Self
 import pytest
 
 from bendybus.cli.bus import messages, resubmit, send_messages
+from bendybus.cli.bus.bus_choice import Target
 from bendybus.cli.bus.messages import Receive
 from bendybus.cli.bus.resubmit import Resubmit, Where
+from bendybus.cli.errors import CliError
 from bendybus.cli.output import json_lines, printing
 from bendybus.cli.output.json_lines import Fields, Outgoing
 from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage
@@ -18,9 +20,11 @@ from bendybus.client.exceptions import (
     InvalidArgumentError,
     OutcomeUnknownError,
     PartitionUnavailableError,
+    from_management_error,
 )
 from bendybus.client.messages import encode, raw_amqp_message, received_message
 from bendybus.client.messages.received_message import Delivered
+from bendybus.domain import errors
 from bendybus.v1 import message_pb2
 
 
@@ -352,3 +356,19 @@ def test_a_batch_that_may_have_been_split_is_uncertain_when_one_part_fails() -> 
         send_messages.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
 
     assert progress.uncertain == 3
+
+
+@pytest.mark.requirement("R364")
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [(errors.EntityNotFound, 3), (errors.InvalidOperation, 1), (errors.ServiceTimeout, 4)],
+)
+def test_errors_of_administration_become_those_of_the_cli(
+    found: type[errors.BusError], code: int
+) -> None:
+    target = Target("Endpoint=sb://h;UseDevelopmentEmulator=true", None)
+
+    with pytest.raises(CliError, match="sentence") as raised, messages.translated(target):
+        raise from_management_error(found("sentence"))
+
+    assert raised.value.exit_code == code

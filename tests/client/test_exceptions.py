@@ -1,5 +1,7 @@
 """The table from the bus's errors to the client's."""
 
+from typing import Any
+
 from bendybus.client import exceptions
 from bendybus.domain import errors
 
@@ -15,9 +17,12 @@ def test_every_error_of_the_bus_has_its_own_line_in_the_table() -> None:
     for kind in errors.all_errors():
         error = make(kind)
 
-        for translate in (exceptions.from_bus_error, exceptions.from_management_error):
-            made = translate(error)
-            assert made.reason == kind.reason
+        for translate, code in (
+            (exceptions.from_bus_error, "reason"),
+            (exceptions.from_management_error, "error_code"),
+        ):
+            made: Any = translate(error)
+            assert getattr(made, code) == kind.reason
             assert made.message == str(made) == error.message
             assert made.metadata == error.metadata
             assert made.__cause__ is error

@@ -159,7 +159,7 @@ async def test_bad_arguments_are_named(administration: Any) -> None:
         await administration.create_topic("x", lock_duration="PT30S")
     with pytest.raises(TypeError, match="neither a property of a subscription"):
         await administration.create_subscription("news", "x", enable_partitioning=True)
-    with pytest.raises(exceptions.InvalidArgumentError, match="at most 50 characters"):
+    with pytest.raises(exceptions.HttpResponseError, match="at most 50 characters"):
         await administration.create_subscription("news", "x" * 51)
     with pytest.raises(exceptions.ResourceNotFoundError, match="forwardTo"):
         await administration.create_subscription("news", "x", forward_to="other")

@@ -9,7 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from bendybus.client import NEXT_AVAILABLE_SESSION, ServiceBusMessage
-from bendybus.client.exceptions import MessageLockLostError, ServiceBusError
+from bendybus.client.exceptions import (
+    AzureError,
+    HttpResponseError,
+    MessageLockLostError,
+    ServiceBusError,
+)
 from bendybus.client.management import EntityAvailabilityStatus
 from tests.faults.traffic import drain, key_of, sends
 from tests.integration.processes import Bus, eventually
@@ -128,11 +133,11 @@ def test_management_reports_a_dead_partition_and_completes_when_it_returns(bus: 
             ),
             what="availability Limited",
         )
-        with pytest.raises(ServiceBusError, match=r"partitions \[3\]"):
+        with pytest.raises(HttpResponseError, match=r"partitions \[3\]"):
             administration.create_queue("late")
         queue = administration.get_queue("orders")
         queue.max_delivery_count = 3
-        with pytest.raises(ServiceBusError, match=r"\[3\]"):
+        with pytest.raises(HttpResponseError, match=r"\[3\]"):
             administration.update_queue(queue)
 
         bus.start_partition(3)
@@ -169,7 +174,7 @@ def test_without_the_registrar_nothing_is_changed_and_messages_flow_on(bus: Bus)
 def _fails(action: Callable[[], object], text: str) -> bool:
     try:
         action()
-    except ServiceBusError as error:
+    except AzureError as error:
         return text in str(error)
     return False
 

@@ -12,6 +12,7 @@ import pytest
 
 from bendybus.client import ServiceBusMessage
 from bendybus.client.exceptions import (
+    ClientAuthenticationError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     ServiceBusError,
@@ -69,7 +70,7 @@ def test_manage_implies_send_and_listen_and_nothing_else_manages(secured: Secure
         assert receive_one(client) == 1
     with (
         secured.administration(SEND_KEY, "sender") as administration,
-        pytest.raises(ServiceBusAuthorizationError, match="Manage"),
+        pytest.raises(ClientAuthenticationError, match="Manage"),
     ):
         administration.create_queue("never")
 
@@ -104,7 +105,7 @@ def test_a_policy_on_a_queue_is_for_that_queue_only(secured: SecuredBus) -> None
         assert receive_one(client) == 1
     with (
         secured.administration(OTHER_KEY, "orders-only") as administration,
-        pytest.raises(ServiceBusAuthorizationError, match="whole namespace"),
+        pytest.raises(ClientAuthenticationError, match="whole namespace"),
     ):
         administration.create_queue("never")
 

@@ -14,10 +14,10 @@ from bendybus.client import (
     ServiceBusSubQueue,
 )
 from bendybus.client.exceptions import (
+    ClientAuthenticationError,
     HttpResponseError,
     InvalidOperationError,
     ResourceNotFoundError,
-    ServiceBusAuthorizationError,
 )
 from tests.integration.processes import Bus, eventually
 from tests.integration.secured import OTHER_KEY, ROOT, SecuredBus, policy
@@ -166,7 +166,7 @@ def test_manage_is_needed_on_the_destination_too(tmp_path: Path) -> None:
         with secured.administration(OTHER_KEY, "orders-manager") as administration:
             orders = administration.get_queue("orders")
             for field in ("forward_to", "forward_dead_lettered_messages_to"):
-                with pytest.raises(ServiceBusAuthorizationError, match="bills"):
+                with pytest.raises(ClientAuthenticationError, match="bills"):
                     administration.update_queue(orders, **{field: "bills"})
         with secured.administration() as administration:
             administration.update_queue(orders, forward_to="bills")

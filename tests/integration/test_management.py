@@ -14,9 +14,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from bendybus.client import ServiceBusMessage
 from bendybus.client.exceptions import (
+    HttpResponseError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
-    ServiceBusError,
 )
 from bendybus.domain.limits import Tier
 from bendybus.frontend import server as frontend_server
@@ -68,7 +68,7 @@ def test_the_partitioning_of_a_queue_cannot_be_changed(standard_bus: Bus) -> Non
     with standard_bus.administration() as administration:
         queue = administration.create_queue("fixed", enable_partitioning=True)
         queue.enable_partitioning = False
-        with pytest.raises(ServiceBusError, match="enablePartitioning"):
+        with pytest.raises(HttpResponseError, match="enablePartitioning"):
             administration.update_queue(queue)
 
         assert administration.get_queue("fixed").enable_partitioning is True

@@ -16,8 +16,8 @@ from bendybus.client import (
     ServiceBusSubQueue,
 )
 from bendybus.client.exceptions import (
-    InvalidArgumentError,
     InvalidOperationError,
+    InvalidRequestError,
     MessagingEntityDrainedError,
     MessagingEntityNotFoundError,
     ProducerFencedError,
@@ -224,7 +224,7 @@ def test_a_key_of_another_partition_is_refused(sender: PartitionSender) -> None:
     right = sender.describe_partitions().partition_of("k")
     message = ServiceBusMessage("a", partition_key="k")
 
-    with pytest.raises(InvalidArgumentError, match=f"belongs to partition {right}"):
+    with pytest.raises(InvalidRequestError, match=f"belongs to partition {right}"):
         sender.send(right ^ 1, [message], producer_id=PRODUCER, epoch=1, ordinals=[1])
 
     assert sender.send(right, [message], producer_id=PRODUCER, epoch=1, ordinals=[1]).stored == 1
@@ -235,15 +235,15 @@ def test_a_key_of_another_partition_is_refused(sender: PartitionSender) -> None:
 
 @pytest.mark.requirement("R280")
 def test_what_is_wrong_is_named(client: ServiceBusClient, browser: PartitionBrowser) -> None:
-    with pytest.raises(InvalidArgumentError, match="has partitions 0, 1, 2, 3, not 9"):
+    with pytest.raises(InvalidRequestError, match="has partitions 0, 1, 2, 3, not 9"):
         browser.browse(9)
-    with pytest.raises(InvalidArgumentError, match=r"after: .* is a number of partition 1"):
+    with pytest.raises(InvalidRequestError, match=r"after: .* is a number of partition 1"):
         browser.browse(0, after=(1 << 48) + 5)
-    with pytest.raises(InvalidArgumentError, match="duration"):
+    with pytest.raises(InvalidRequestError, match="duration"):
         browser.acquire_drain_lease("capture", duration=1)
     with pytest.raises(MessagingEntityNotFoundError):
         client.get_partition_browser(queue_name="missing").describe_partitions(timeout=2)
-    with pytest.raises(ValueError, match="owner"):
+    with pytest.raises(InvalidRequestError, match="owner"):
         browser.acquire_drain_lease("")
 
 

@@ -16,7 +16,7 @@ from bendybus.client import (
     ServiceBusSubQueue,
 )
 from bendybus.client.exceptions import (
-    InvalidArgumentError,
+    HttpResponseError,
     ResourceExistsError,
     ResourceNotFoundError,
     ServiceBusError,
@@ -129,7 +129,7 @@ def test_rules_are_administered_with_the_names_of_the_service(bus: Bus) -> None:
             administration.delete_rule("ruled", "s", "other")
         with pytest.raises(ResourceNotFoundError):
             administration.create_rule("ruled", "t", "r")
-        with pytest.raises(InvalidArgumentError, match="line 2, column 1") as caught:
+        with pytest.raises(HttpResponseError, match="line 2, column 1") as caught:
             administration.create_rule("ruled", "s", "bad", filter=SqlRuleFilter("a = \n= 1"))
         assert "expected" in str(caught.value)
         assert len(list(administration.list_rules("ruled", "s"))) == 4

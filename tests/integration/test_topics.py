@@ -7,9 +7,9 @@ import pytest
 
 from bendybus.cli.errors import NotFound
 from bendybus.client.exceptions import (
+    HttpResponseError,
     ResourceExistsError,
     ResourceNotFoundError,
-    ServiceBusError,
 )
 from tests.integration.processes import Bus, eventually
 from tests.integration.test_command_line import rows, run
@@ -33,7 +33,7 @@ def test_topics_live_through_commands_outages_and_restarts(own_bus: Bus) -> None
     # While a partition is away, a change is recorded, and the error names the partition.
     bus.partitions[1].kill()
     with bus.administration(retry_total=0) as administration:
-        with pytest.raises(ServiceBusError, match=r"partitions \[1\] could not be reached"):
+        with pytest.raises(HttpResponseError, match=r"partitions \[1\] could not be reached"):
             administration.create_subscription("news", "b", max_delivery_count=3)
         bus.start_partition(1)
 
@@ -42,7 +42,7 @@ def test_topics_live_through_commands_outages_and_restarts(own_bus: Bus) -> None
                 administration.create_subscription("news", "b", max_delivery_count=3)
             except ResourceExistsError:
                 return True
-            except ServiceBusError:
+            except HttpResponseError:
                 return False
             return True
 

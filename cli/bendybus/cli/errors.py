@@ -66,7 +66,7 @@ def no_answer(address: str, said: str, *, use_tls: bool) -> str:
 
 
 def of_client(error: Any, address: str, *, use_tls: bool) -> CliError:
-    """Return the error of the CLI for a ServiceBusError of the client."""
+    """Return the error of the CLI for an AzureError of the client."""
     cause = error.inner_exception
     if type(cause) is errors.RetryableError:
         return Unreachable(no_answer(address, cause.message, use_tls=use_tls))

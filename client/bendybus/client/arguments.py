@@ -13,7 +13,6 @@ from typing import Any, Final, SupportsIndex, cast
 
 from bendybus.client.exceptions import InvalidArgumentError
 from bendybus.domain import limits
-from bendybus.domain.errors import InvalidArgument
 
 COUNT_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -123,9 +122,7 @@ def moment(name: str, value: Any) -> datetime:
 
 def invalid(name: str, sentence: str) -> InvalidArgumentError:
     """Return the error for a bad value of `name`."""
-    return InvalidArgumentError(
-        message=f"{name}: {sentence}", reason=InvalidArgument.reason, metadata={"field": name}
-    )
+    return InvalidArgumentError(f"{name}: {sentence}", field=name)
 
 
 def not_unicode(name: str, value: str, position: int) -> InvalidArgumentError:

@@ -1,5 +1,10 @@
 """The exceptions of the client, with the names of azure-servicebus, by error of the bus.
 
+    AzureError                             that of azure-core, where it is installed
+    ├── ServiceBusError                    raised by senders and receivers, by bases as there
+    └── HttpResponseError                  raised by administration clients, see
+        └── …                              `administration_errors`
+
     ServiceBusError
     ├── ServiceBusConnectionError          the connection broke or cannot be made
     ├── ServiceBusCommunicationError       the service could not answer
@@ -24,26 +29,38 @@
     ├── ProducerFencedError                a later attempt of the same producer has begun
     ├── AutoLockRenewFailed
     ├── AutoLockRenewTimeout
-    ├── InvalidArgumentError               (also a ValueError) `metadata["field"]` names the value
+    ├── InvalidRequestError                the bus rejects a value: `metadata["field"]` names it
     ├── InvalidOperationError              the combination is not allowed
-    ├── NotSupportedError                  (also a NotImplementedError) not in Bendybus yet
-    └── HttpResponseError                  raised by administration clients
-        ├── ResourceNotFoundError
-        └── ResourceExistsError
-    MessageAlreadySettled                  a ValueError: only the client raises it
+    └── NotSupportedError                  (also a NotImplementedError) not in Bendybus yet
+    ValueError                             what the client itself finds
+    ├── InvalidArgumentError               `metadata["field"]` names the argument
+    └── MessageAlreadySettled
 
-The last three, of administration, replace classes of azure-core that azure-servicebus raises.
 `reason` is the stable code of the contract, `metadata` holds details for programs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+from bendybus.client import azure_core
+from bendybus.client.administration_errors import (
+    ClientAuthenticationError as ClientAuthenticationError,
+)
+from bendybus.client.administration_errors import HttpResponseError as HttpResponseError
+from bendybus.client.administration_errors import ResourceExistsError as ResourceExistsError
+from bendybus.client.administration_errors import ResourceNotFoundError as ResourceNotFoundError
+from bendybus.client.administration_errors import ServiceRequestError as ServiceRequestError
+from bendybus.client.administration_errors import ServiceResponseError as ServiceResponseError
+from bendybus.client.administration_errors import (
+    ServiceResponseTimeoutError as ServiceResponseTimeoutError,
+)
+from bendybus.client.administration_errors import from_management_error as from_management_error
+from bendybus.client.azure_core import AzureError as AzureError
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 
 
-class ServiceBusError(Exception):
+class ServiceBusError(AzureError):
     """Raised when the bus rejects an operation or cannot perform it; base of all others."""
 
     _default: ClassVar[str] = "The operation failed."
@@ -52,14 +69,14 @@ class ServiceBusError(Exception):
     def __init__(self, message: str | bytes | None, *args: Any, **kwargs: Any) -> None:
         if isinstance(message, bytes):
             message = message.decode()
-        self.message: str = message or self._default
         self.reason: str = kwargs.pop("reason", "")
         self.metadata: dict[str, str] = dict(kwargs.pop("metadata", None) or {})
-        self.inner_exception: BaseException | None = kwargs.pop("error", None)
         # Of an operation on several messages: each message that failed, with its error.
         self.failures: Sequence[tuple[Any, ServiceBusError]] = kwargs.pop("failures", ())
         self._retryable = kwargs.pop("retryable", self._retryable)
-        super().__init__(self.message, *args)
+        super().__init__(message or self._default, *args, **kwargs)
+
+    __reduce__ = azure_core.reduced
 
 
 class _KeywordError(ServiceBusError):
@@ -122,6 +139,8 @@ class MessageAlreadySettled(ValueError):
         action = kwargs.get("action", "settle")
         super().__init__(f"Cannot {action} the message: it is already settled.")
         self._retryable = False
+
+    __reduce__ = azure_core.reduced
 
 
 class MessageLockLostError(_KeywordError):
@@ -230,8 +249,20 @@ class ProducerFencedError(_KeywordError):
     _default = "A later attempt of this producer has begun."
 
 
-class InvalidArgumentError(_KeywordError, ValueError):
-    """Raised when a value is invalid; `metadata["field"]` names it."""
+class InvalidArgumentError(ValueError):
+    """Raised when the client finds a value invalid; `metadata["field"]` names it."""
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = errors.InvalidArgument.reason
+        self.metadata = {"field": field}
+
+    __reduce__ = azure_core.reduced
+
+
+class InvalidRequestError(_KeywordError):
+    """Raised when the bus rejects a value; `metadata["field"]` names it."""
 
     _default = "A value is invalid."
 
@@ -248,24 +279,6 @@ class NotSupportedError(_KeywordError, NotImplementedError):
     _default = "This is not supported by Bendybus yet."
 
 
-class HttpResponseError(_KeywordError):
-    """Raised by administration clients when the bus rejects a request."""
-
-    _default = "The bus rejected the administration request."
-
-
-class ResourceNotFoundError(HttpResponseError):
-    """Raised by administration clients when the entity does not exist."""
-
-    _default = "The entity does not exist."
-
-
-class ResourceExistsError(HttpResponseError):
-    """Raised by administration clients when an entity of this name already exists."""
-
-    _default = "An entity of this name already exists."
-
-
 _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.BusError: ServiceBusError,
     errors.RetryableError: ServiceBusConnectionError,
@@ -279,7 +292,7 @@ _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.DrainLeaseLost: DrainLeaseLostError,
     errors.ProducerFenced: ProducerFencedError,
     errors.GenerationMismatch: ServiceBusCommunicationError,
-    errors.InvalidArgument: InvalidArgumentError,
+    errors.InvalidArgument: InvalidRequestError,
     errors.InvalidOperation: InvalidOperationError,
     errors.PartitioningImmutable: InvalidOperationError,
     errors.ManagedByManifest: InvalidOperationError,
@@ -296,44 +309,20 @@ _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.Unauthenticated: ServiceBusAuthenticationError,
     errors.Unauthorized: ServiceBusAuthorizationError,
 }
-_BY_ERROR_IN_MANAGEMENT: Final[dict[type[BusError], type[ServiceBusError]]] = {
-    errors.EntityNotFound: ResourceNotFoundError,
-    errors.EntityAlreadyExists: ResourceExistsError,
-    errors.ServiceTimeout: OperationTimeoutError,
-    errors.OutcomeUnknown: OutcomeUnknownError,
-    errors.RetryableError: ServiceBusConnectionError,
-    errors.PartitionUnavailable: PartitionUnavailableError,
-    errors.Unauthenticated: ServiceBusAuthenticationError,
-    errors.Unauthorized: ServiceBusAuthorizationError,
-    errors.InvalidArgument: InvalidArgumentError,
-}
 
 
 def from_bus_error(error: BusError) -> ServiceBusError:
     """Return what senders and receivers raise for `error`."""
-    return _make(_BY_ERROR.get(type(error), ServiceBusError), error)
-
-
-def from_management_error(error: BusError) -> ServiceBusError:
-    """Return what an administration client raises for `error`."""
-    return _make(_BY_ERROR_IN_MANAGEMENT.get(type(error), HttpResponseError), error)
-
-
-def not_supported(what: str) -> NotSupportedError:
-    """Return the error for a feature that is not supported yet; `what` is a plural."""
-    return NotSupportedError(message=f"{what} are not supported by Bendybus yet.")
-
-
-def _make(kind: type[ServiceBusError], error: BusError) -> ServiceBusError:
-    facts: Mapping[str, Any] = {
-        "message": error.message,
-        "reason": error.reason,
-        "metadata": error.metadata,
-        "error": error,
-    }
-    made = kind(**facts)
+    made = _BY_ERROR.get(type(error), ServiceBusError)(
+        message=error.message, reason=error.reason, metadata=error.metadata, error=error
+    )
     if isinstance(error, errors.EntityOrphaned):
         # Unlike a disabled entity, it does not become available again by itself.
         made._retryable = False
     made.__cause__ = error
     return made
+
+
+def not_supported(what: str) -> NotSupportedError:
+    """Return the error for a feature that is not supported yet; `what` is a plural."""
+    return NotSupportedError(message=f"{what} are not supported by Bendybus yet.")

@@ -143,6 +143,9 @@ class InvalidArgument(BusError):
         super().__init__(f"{field}: {message}", metadata={"field": field})
         self.field = field
 
+    def __reduce__(self) -> tuple[type["InvalidArgument"], tuple[str, str]]:
+        return type(self), (self.field, self.message.removeprefix(f"{self.field}: "))
+
     def named(self, field: str) -> "InvalidArgument":
         """Return the same error with another name of the field."""
         return InvalidArgument(field, self.message.removeprefix(f"{self.field}: "))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bendybus.client import exceptions
-from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.exceptions import InvalidArgumentError, ServiceBusError
 from bendybus.spark import errors
 from bendybus.spark.errors import LeaseLostError, PipelineError
 
@@ -29,11 +29,11 @@ def translated(entity: str) -> Iterator[None]:
     """Turn errors of the bus into errors for Spark's user."""
     try:
         yield
-    except ServiceBusError as error:
+    except (ServiceBusError, InvalidArgumentError) as error:
         raise of_bus(entity, error) from error
 
 
-def of_bus(entity: str, error: ServiceBusError) -> PipelineError:
+def of_bus(entity: str, error: ServiceBusError | InvalidArgumentError) -> PipelineError:
     """Return what a user is told of an error of the bus."""
     text = one_line(error.message)
     where = f"{entity}: " if entity and entity not in text else ""
@@ -46,7 +46,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-_ADVICE: Final[dict[type[ServiceBusError], str]] = {
+_ADVICE: Final[dict[type[Exception], str]] = {
     exceptions.MessagingEntityNotFoundError: (" Check the options queue, topic and subscription."),
     exceptions.ServiceBusAuthenticationError: (
         " Check the option connectionStringFile or tokenFile on the driver and on the executors."

@@ -18,7 +18,7 @@ from bendybus.cli.local import data_directory
 VARIABLE: Final = "BENDYBUS_CONNECTION_STRING"
 CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
 _START: Final = "Start one with bendybus up -f FILE, or name one with --connection-string."
-_ELSEWHERE: Final = "Of one that was started with --data DIR: bendybus --data DIR …"
+_ELSEWHERE: Final = "For a bus that was started with --data DIR: bendybus --data DIR …"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,13 @@ from bendybus.client import (
 )
 from bendybus.client.amqp import AmqpMessageBodyType
 from bendybus.client.exceptions import (
+    AzureError,
     MessageLockLostError,
     MessageNotFoundError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
     OutcomeUnknownError,
     ServiceBusConnectionError,
-    ServiceBusError,
 )
 from bendybus.client.messages import raw_amqp_message
 from bendybus.domain import durations, limits
@@ -76,7 +76,7 @@ def translated(target: Target) -> Iterator[None]:
         yield
     except (MessagingEntityNotFoundError, MessageNotFoundError) as error:
         raise NotFound(str(error)) from error
-    except ServiceBusError as error:
+    except AzureError as error:
         raise errors.of_client(error, target.address, use_tls=target.use_tls) from error
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error

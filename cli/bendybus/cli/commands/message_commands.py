@@ -35,10 +35,13 @@ deadletter_app = typer.Typer(help="Messages that could not be processed.")
 
 Most = Annotated[int, typer.Option("--max", min=1, help="Maximum number of messages.")]
 Wait = Annotated[float, typer.Option(min=0, help="Seconds without a message after which to end.")]
-Session = Annotated[str | None, typer.Option("--session", help="Of the session of this name.")]
-DeadLetters = Annotated[bool, typer.Option("--dead-letters", help="Of the dead-letter sub-queue.")]
+Session = Annotated[str | None, typer.Option("--session", help="Only messages of this session.")]
+DeadLetters = Annotated[bool, typer.Option("--dead-letters", help="Use the dead-letter sub-queue.")]
 Undelivered = Annotated[
-    bool, typer.Option("--transfer-dead-letters", help="Of what could not be forwarded.")
+    bool,
+    typer.Option(
+        "--transfer-dead-letters", help="Use the sub-queue of messages that could not be forwarded."
+    ),
 ]
 
 
@@ -78,7 +81,7 @@ def receive(
     undelivered: Undelivered = False,
     session: Session = None,
     next_session: Annotated[
-        bool, typer.Option("--next-session", help="Of the next session that is free.")
+        bool, typer.Option("--next-session", help="Accept the next session that is free.")
     ] = False,
     output: OutputOption = Output.TABLE,
     as_json: JsonFlag = False,

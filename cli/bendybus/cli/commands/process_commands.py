@@ -54,7 +54,7 @@ def up(
     data: Annotated[
         Path | None, typer.Option(help="Folder of the data; kept between runs.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Of the front end; 0: any free one.")] = 7480,
+    port: Annotated[int, typer.Option(help="Front-end port (0: any free port).")] = 7480,
     processes: Annotated[
         int | None, typer.Option(help="Partition servers; default: one per core.")
     ] = None,

@@ -7,7 +7,7 @@ from bendybus.client import arguments, exceptions
 from bendybus.client.core.channel import Stubs
 from bendybus.client.core.connection import Connection
 from bendybus.client.core.shared_connection import SharedConnection
-from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.exceptions import AzureError
 from bendybus.domain.errors import BusError
 
 CLOSE_S: Final = 5.0
@@ -19,7 +19,7 @@ async def call(
     request: Any,
     timeout_s: float = arguments.TIMEOUT_S_DEFAULT,
     *,
-    translate: Callable[[BusError], ServiceBusError] = exceptions.from_bus_error,
+    translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
 ) -> Any:
     """Make a unary call and return its answer."""
     return await run(
@@ -35,7 +35,7 @@ async def run(
     work: Callable[[], Coroutine[Any, Any, Any]],
     timeout_s: float,
     *,
-    translate: Callable[[BusError], ServiceBusError] = exceptions.from_bus_error,
+    translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
 ) -> Any:
     """Run a coroutine on the I/O thread, which ends it in time, and return its result."""
     waiter = connection.io.loop_waiter()

@@ -24,7 +24,7 @@ from bendybus.client.core.send_stream import SendStream
 from bendybus.client.core.settings import Settings
 from bendybus.client.core.stream import Stream
 from bendybus.client.core.waiters import Waiter
-from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.exceptions import AzureError, ServiceBusError
 from bendybus.domain.errors import (
     BusError,
     EntityDrained,
@@ -123,7 +123,7 @@ class Connection:
         self,
         waiter: Waiter,
         work: Callable[[], Coroutine[Any, Any, Any]],
-        translate: Callable[[BusError], ServiceBusError] = exceptions.from_bus_error,
+        translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
     ) -> None:
         """Run `work` and pass its outcome to `waiter`. On the I/O thread."""
         self.io.spawn(self._finish(waiter, work, translate), "bendybus-call")
@@ -217,7 +217,7 @@ class Connection:
         self,
         waiter: Waiter,
         work: Callable[[], Coroutine[Any, Any, Any]],
-        translate: Callable[[BusError], ServiceBusError],
+        translate: Callable[[BusError], AzureError],
     ) -> None:
         try:
             waiter.resolve(await work())

@@ -17,9 +17,9 @@ from bendybus.client.entities.models import (
     TopicProperties,
 )
 from bendybus.client.entities.runtime import AVAILABILITY
-from bendybus.client.exceptions import InvalidArgumentError, not_supported
+from bendybus.client.exceptions import HttpResponseError, from_management_error
 from bendybus.domain import durations, limits
-from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.errors import InvalidArgument, InvalidOperation
 from bendybus.v1 import management_pb2
 
 _DURATIONS: Final = (
@@ -78,11 +78,14 @@ _STATUS_NAMES: Final = {wire: status for status, wire in _STATUSES.items()}
 def to_description(given: Mapping[str, Any], described: type[Any]) -> Any:
     """Return the description with the fields that are set, as a message of this type.
 
-    Raises InvalidArgumentError that names a bad one.
+    Raises, as azure-servicebus does, InvalidArgumentError (a ValueError) for a text that is no
+    number or duration, and HttpResponseError for what the service would refuse.
     """
     for name, what in _NOT_SUPPORTED.items():
         if given.get(name):
-            raise not_supported(what)
+            raise from_management_error(
+                InvalidOperation(f"{what.capitalize()} are not supported by Bendybus yet.")
+            )
     made = described()
     fields = described.DESCRIPTOR.fields_by_name
     for name in _PLAIN:
@@ -187,10 +190,16 @@ def update_of(
 ) -> tuple[str, Any]:
     """Return (name, description) that an update leads to, with `overrides`."""
     check_names(overrides, described)
+    kind = described.DESCRIPTOR.name.removesuffix("Description").lower()
+    if not hasattr(properties, "items"):
+        raise TypeError(
+            f"{kind}: must be its properties, or a mapping with them "
+            f"(got {type(properties).__name__})"
+        )
     given = {**dict(properties.items()), **overrides}
     name = given.get("name")
     if not name:
-        raise arguments.invalid("name", "is required")
+        raise TypeError(f"{kind}: its `name` is required")
     return arguments.text("name", name), to_description(given, described)
 
 
@@ -198,7 +207,10 @@ def _assign(made: Any, name: str, value: Any) -> None:
     try:
         setattr(made, name, value)
     except (TypeError, ValueError) as exc:
-        raise _bad(name, f"invalid value {value!a:.100}: {exc}") from None
+        sentence = f"invalid value {value!a:.100}: {exc}"
+        if isinstance(value, str) and isinstance(getattr(made, name), (int, str)):
+            raise arguments.invalid(name, sentence) from None
+        raise _refused(name, sentence) from None
 
 
 def _milliseconds(name: str, value: timedelta | str) -> int:
@@ -208,7 +220,10 @@ def _milliseconds(name: str, value: timedelta | str) -> int:
         try:
             milliseconds = durations.parse(name, value)
         except InvalidArgument as exc:
-            raise _bad(name, exc.message.removeprefix(f"{name}: ")) from None
+            sentence = exc.message.removeprefix(f"{name}: ")
+            if isinstance(value, str):
+                raise arguments.invalid(name, sentence) from None
+            raise _refused(name, sentence) from None
     return -1 if milliseconds is None else milliseconds
 
 
@@ -217,12 +232,9 @@ def _status(value: Any) -> management_pb2.EntityStatus:
         return _STATUSES[EntityStatus(value)]
     except (ValueError, KeyError):
         allowed = ", ".join(status.value for status in _STATUSES)
-        raise _bad("status", f"must be one of {allowed} (got {value!r})") from None
+        raise _refused("status", f"must be one of {allowed} (got {value!r})") from None
 
 
-def _bad(field: str, sentence: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        message=f"{field}: {sentence}",
-        reason=InvalidArgument.reason,
-        metadata={"field": field},
-    )
+def _refused(field: str, sentence: str) -> HttpResponseError:
+    error: HttpResponseError = from_management_error(InvalidArgument(field, sentence))
+    return error

@@ -8,7 +8,7 @@ from typing import Final
 
 import typer.main
 
-from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.exceptions import InvalidArgumentError, ServiceBusError
 from bendybus.spark.commands import output
 from bendybus.spark.commands.app import app
 from bendybus.spark.errors import OptionError, PipelineError
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         return done.code if isinstance(done.code, int) else int(bool(done.code))
     except OptionError as error:
         return _say(str(error), WRONG_USAGE)
-    except (PipelineError, ServiceBusError) as error:
+    except (PipelineError, ServiceBusError, InvalidArgumentError) as error:
         return _say(str(error), FAILED)
     except KeyboardInterrupt:
         return _say("Interrupted.", INTERRUPTED)

@@ -21,7 +21,9 @@ Every = Annotated[str, typer.Option("--trigger", help="Time between batches: 30s
 Now = Annotated[bool, typer.Option("--now", help="End when all that is there now is done.")]
 Port = Annotated[
     int,
-    typer.Option("--metrics-port", min=0, max=65_535, metavar="N", help="For Prometheus; 0: none."),
+    typer.Option(
+        "--metrics-port", min=0, max=65_535, metavar="N", help="Port for Prometheus; 0: none."
+    ),
 ]
 Alive = Annotated[
     Path | None, typer.Option("--alive-file", help="Touched at each look, for a liveness probe.")
@@ -48,7 +50,7 @@ def capture(
     max_messages: Annotated[
         int,
         typer.Option(
-            "--max-messages", min=0, metavar="N", help="Of a batch; 0: 10,000 a partition."
+            "--max-messages", min=0, metavar="N", help="Maximum in a batch; 0: 10,000 a partition."
         ),
     ] = 0,
     columns: Annotated[str, typer.Option(help="Only these, with commas; or all.")] = "",

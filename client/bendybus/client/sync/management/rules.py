@@ -41,7 +41,7 @@ class RuleOperations(ManagementCalls):
         CorrelationRuleFilter or SqlRuleFilter. `action`: what its copy of a message has different.
         A subscription has the rule `$Default`, which takes every message, until it is deleted.
         Raises ResourceExistsError, ResourceNotFoundError without the subscription, and
-        InvalidArgumentError (a ValueError) with line and column of what does not parse.
+        HttpResponseError with line and column of what does not parse.
         """
         rule = rules.to_rule(rule_name, filter, action)
         fields = requests.rule_of(topic_name, subscription_name, rule=rule, origin=requests.CLIENT)
