@@ -1,6 +1,6 @@
 """Sends a message and works on it, with the spans of both printed: one trace from end to end.
 
-pip install 'bendybus[tracing]' opentelemetry-sdk
+pip install '.[tracing]' opentelemetry-sdk
 bendybus up -f examples/flights.yaml          # another terminal
 python examples/tracing.py
 """

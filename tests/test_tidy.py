@@ -24,6 +24,8 @@ REGISTRY = re.compile(
     + "|".join(("pypi" + r"\.", "python" + "hosted", "npm" + "js", "arti" + "factory"))
     + r")[\w./-]*"
 )
+# Until an index has the package: it is installed from its folder, or from a wheel.
+FROM_AN_INDEX = re.compile(r"pip install ['\"]?bendy" + r"bus\b(?!-)")
 TEXT = (".py", ".pyi", ".md", ".toml", ".yaml", ".yml", ".txt", ".in", ".proto", ".sql", ".sh", "")
 
 
@@ -181,7 +183,9 @@ def test_rooms_import_absolutely() -> None:
     assert relative == []
 
 
-@pytest.mark.parametrize("pattern", [MACHINE_PATH, REGISTRY], ids=["path", "registry"])
+@pytest.mark.parametrize(
+    "pattern", [MACHINE_PATH, REGISTRY, FROM_AN_INDEX], ids=["path", "registry", "index"]
+)
 def test_no_file_knows_a_machine_or_a_registry(pattern: re.Pattern[str]) -> None:
     found = [
         f"{name_of(path)}:{number}: {match.group()}"

@@ -49,5 +49,5 @@ class Handler(grpc.GenericRpcHandler):
         self._stream = stream
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """Return the handler, whatever is called."""
+        """Return the same handler for any method."""
         return grpc.stream_stream_rpc_method_handler(self._stream)

@@ -45,7 +45,7 @@ def test_what_is_ready_and_what_is_not_is_read_from_the_condition() -> None:
 
     assert [str(each) for each in found] == [
         "Queue shop/orders: Ready",
-        "Queue shop/a: Unseen: no operator has looked at it yet",
+        "Queue shop/a: Unseen: no operator has reconciled it yet",
         "Queue shop/b: NameTaken: NameTaken it is",
     ]
 
@@ -53,7 +53,7 @@ def test_what_is_ready_and_what_is_not_is_read_from_the_condition() -> None:
 def test_a_condition_of_an_older_generation_is_no_answer() -> None:
     (found,) = apply_and_wait.standings(queue("a", status="True", reason="Available", generation=2))
 
-    assert found == Standing("Queue", "shop", "a", False, "Unseen", "not looked at yet.")
+    assert found == Standing("Queue", "shop", "a", False, "Unseen", "the last change is not reconciled yet.")
 
 
 def test_apply_waits_until_all_are_ready(

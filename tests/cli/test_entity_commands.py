@@ -338,7 +338,7 @@ def test_a_missing_extra_is_one_sentence(
     code = command.main(["up", "-f", FLIGHTS])
 
     assert code == 1
-    assert "pip install 'bendybus[server]'" in capsys.readouterr().err
+    assert "pip install '.[server]'" in capsys.readouterr().err
 
 
 def test_a_bus_that_is_down_is_the_same_sentence_for_every_command(

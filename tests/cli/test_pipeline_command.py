@@ -18,5 +18,5 @@ def test_a_job_names_the_extra_that_it_needs() -> None:
 
     assert done.returncode != 0
     assert done.stderr.startswith(
-        "bendybus: Spark is not installed here: pip install 'bendybus[spark]'"
+        "bendybus: Spark is not installed here: pip install '.[spark]'"
     )

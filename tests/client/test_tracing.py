@@ -361,7 +361,7 @@ def test_asking_for_spans_without_the_extra_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 
-    with pytest.raises(ValueError, match=r"pip install 'bendybus\[tracing\]'"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[tracing\]'"):
         ServiceBusClient("127.0.0.1:1", ("k", "s"), tracing=True)
 
 

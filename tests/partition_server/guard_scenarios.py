@@ -271,7 +271,7 @@ def take_forwarded(driver: Driver) -> Plan:
     carried = [Carried(None, None, None, None, 77, 0, 1)] * 2
     batch = Batch([b"3", b"4"], carried=carried)
     target = TakeForwarded("t", driver.ref(), source, 1, 1, [3, 4], batch)
-    # A bug costs the message that meets it, and not the frame.
+    # A message that fails is isolated: the rest of the frame is stored.
     return replace(_around(driver, target), comparable=False)
 
 

@@ -241,7 +241,7 @@ def test_what_cannot_wait_is_refused(driver: Driver) -> None:
         [(_, error)] = driver.settle(Disposition.ABANDON, token, delay_ms=delay_ms).failures
         assert isinstance(error, errors.InvalidArgument)
     [(_, error)] = driver.settle(Disposition.DEFER, token, delay_ms=1).failures
-    assert "only an abandon has one" in str(error)
+    assert "is only valid for an abandon" in str(error)
 
     assert not driver.settle(Disposition.DEFER, token).failures
     [delivered] = driver.run(ReceiveDeferred("t", driver.ref(), False, [1]))

@@ -336,7 +336,7 @@ def test_nothing_is_settled_by_numbers_of_another_incarnation(orders: Driver) ->
     epoch, now = drained(orders), range_of(orders).incarnation
 
     for upto, counters in ((4, []), (0, [1, 2])):
-        with pytest.raises(errors.InvalidOperation, match="partition 0 have started over"):
+        with pytest.raises(errors.InvalidOperation, match="partition 0 were reset"):
             asked(orders, SettleRange("t", orders.ref(), epoch, upto, counters, "0123abcd-old"))
     assert bodies(orders) == [b"a", b"b", b"c", b"d"]
 

@@ -165,7 +165,7 @@ class MemoryLease:
         if found.away:
             raise PartitionUnavailableError(message="the partition does not answer.")
         if incarnation != found.incarnation:
-            raise InvalidOperationError(message="the numbers have started over.")
+            raise InvalidOperationError(message="the sequence numbers were reset.")
         settled = [each for each in found.messages if found.number(each) <= number]
         for each in settled:
             del found.messages[each]

@@ -84,5 +84,5 @@ def need_extra(extra: str, modules: Sequence[str], what: str) -> None:
     if missing:
         raise CliError(
             f"{what} needs {', '.join(missing)}, which the extra {extra!r} installs: "
-            f"pip install 'bendybus[{extra}]'"
+            f"pip install '.[{extra}]' in Bendybus's folder."
         )

@@ -123,7 +123,7 @@ class Condition(ManifestModel):
     last_transition_time: StrictStr = Field(
         "", description="When status changed last.", json_schema_extra={"format": "date-time"}
     )
-    observed_generation: int = Field(0, ge=0, description="Generation that was looked at.")
+    observed_generation: int = Field(0, ge=0, description="Last reconciled generation.")
 
 
 class CountDetails(ManifestModel):

@@ -48,7 +48,7 @@ def _choose() -> tuple[Factory, str]:
             if wanted:
                 raise EventLoopError(
                     f"{VARIABLE}: uvloop is not installed; install the extra 'speed': "
-                    "pip install 'bendybus[speed]'"
+                    "pip install '.[speed]' in Bendybus's folder."
                 ) from None
         else:
             return found.new_event_loop, f"{UVLOOP} {found.__version__}"

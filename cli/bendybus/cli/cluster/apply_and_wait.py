@@ -83,7 +83,7 @@ def _standing(body: Mapping[str, Any]) -> Standing:
     metadata = body["metadata"]
     conditions = (body.get("status") or {}).get("conditions") or []
     ready = next((each for each in conditions if each["type"] == "Ready"), None)
-    ready = ready or {"reason": "Unseen", "message": "no operator has looked at it yet."}
+    ready = ready or {"reason": "Unseen", "message": "no operator has reconciled it yet."}
     # A status of an older generation does not cover the change that was applied.
     current = ready.get("observedGeneration", 0) >= metadata.get("generation", 0)
     return Standing(
@@ -92,7 +92,7 @@ def _standing(body: Mapping[str, Any]) -> Standing:
         name=metadata["name"],
         ready=current and ready.get("status") == "True",
         reason=ready["reason"] if current or "status" not in ready else "Unseen",
-        message=ready["message"] if current or "status" not in ready else "not looked at yet.",
+        message=ready["message"] if current or "status" not in ready else "the last change is not reconciled yet.",
     )
 
 

@@ -22,7 +22,7 @@ from bendybus.cli.commands import (
 from bendybus.cli.errors import UsageError
 
 _EPILOG = (
-    "Options of this page may stand behind the command, too. Exit codes: 0 done, 1 failed, 2 wrong "
+    "These options may also follow the command. Exit codes: 0 done, 1 failed, 2 wrong "
     "usage, 3 not found, 4 no bus answers. Errors are one sentence on stderr."
 )
 _LOCAL = "On this machine"

@@ -67,7 +67,7 @@ def provider_of(wanted: Any) -> "TracerProvider | None":
     except ImportError:
         raise ValueError(
             "tracing: OpenTelemetry is not installed; install the extra 'tracing': "
-            "pip install 'bendybus[tracing]'"
+            "pip install '.[tracing]' in Bendybus's folder."
         ) from None
     if wanted is True:
         # Resolved later: the application may configure its provider after this.

@@ -93,7 +93,7 @@ async def release(front_end: FrontEnd, name: str, sub_queue: SubQueue, lease: Le
 async def settle(front_end: FrontEnd, place: Place, wanted: Settlement) -> tuple[int, bool]:
     """Delete messages of one partition under a lease; return how many, and whether there are more.
 
-    Raises DrainLeaseLost, and InvalidOperation where numbers have started over.
+    Raises DrainLeaseLost, and InvalidOperation where sequence numbers were reset.
     """
     upstream, target = partition_ranges.located(front_end, place, Access.RECEIVE)
     bounds.check_number("epoch", wanted.epoch, bounds.NUMBER_MAX, 1)

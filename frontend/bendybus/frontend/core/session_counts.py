@@ -27,7 +27,7 @@ async def page(
     session_access.check(entity, SubQueue.MAIN, by_session=True)
     bounds.check_number("page_size", size, PAGE_MAX)
     if len(page_token) > _TOKEN_BYTES_MAX:
-        raise errors.InvalidArgument("page_token", "is not one of this call.")
+        raise errors.InvalidArgument("page_token", "is not valid for this call.")
     partition = int.from_bytes(page_token[:_PARTITION_BYTES], "big")
     place = page_token[_PARTITION_BYTES:]
     left = [each for each in sorted(entity.partitions()) if each >= partition]

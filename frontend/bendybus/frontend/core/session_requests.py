@@ -83,7 +83,7 @@ def partition_of(token: bytes, partitions: Mapping[int, Upstream]) -> int:
     partition = lock_token.partition_of(token)
     if partition not in partitions:
         raise errors.SessionLockLost(
-            f"the session token is of partition {partition}, which this namespace does not have.",
+            f"invalid session token: this namespace has no partition {partition}.",
             metadata={"partition": str(partition)},
         )
     return partition

@@ -80,7 +80,7 @@ def _place(page_token: bytes) -> tuple[int, str | None]:
         partition = int.from_bytes(page_token[:_PARTITION_BYTES], "big")
         place = page_token[_PARTITION_BYTES:].decode("utf-8", "surrogatepass")
     except ValueError as error:
-        raise errors.InvalidArgument("page_token", "is not one of this call.") from error
+        raise errors.InvalidArgument("page_token", "is not valid for this call.") from error
     return partition, place[1:] if place else None
 
 

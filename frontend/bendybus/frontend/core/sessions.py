@@ -333,4 +333,4 @@ def _left_ms(upstream: Upstream, result: Result) -> int:
 
 
 def _elsewhere() -> BusError:
-    return errors.SessionLockLost("the session was attached to another stream of its receiver.")
+    return errors.SessionLockLost("the session moved to another stream of its receiver.")

@@ -315,6 +315,6 @@ def _no_delays(upstream: Upstream) -> BusError:
 
 def _no_such(partition: int) -> BusError:
     return errors.MessageLockLost(
-        f"the lock token is of partition {partition}, which this namespace does not have.",
+        f"invalid lock token: this namespace has no partition {partition}.",
         metadata={"partition": str(partition)},
     )

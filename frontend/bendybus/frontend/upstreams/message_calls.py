@@ -216,7 +216,7 @@ async def count_sessions(
         try:
             request.after.ParseFromString(after)
         except DecodeError as error:
-            raise errors.InvalidArgument("page_token", "is not one of this call.") from error
+            raise errors.InvalidArgument("page_token", "is not valid for this call.") from error
     answer = await call(
         upstream, lambda calls, _: calls.CountSessions(request, timeout=target.timeout_s)
     )

@@ -53,7 +53,7 @@ def now_ms() -> int:
 
 
 class Listener(Protocol):
-    """What is told the answers of a partition, and the state of its streams."""
+    """Receives the answers of a partition, and the state of its streams."""
 
     def sent(self, partition: int, answer: send_frames.Answer) -> None:
         """Take the outcome of a frame."""

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
         from bendybus.partition_server.offline import backup_copy, export, file_contents, integrity
     except ModuleNotFoundError as error:
-        return _fail(f"{error.name} is needed: install bendybus[server,store].")
+        return _fail(f"{error.name} is needed: pip install '.[server,store]' in Bendybus's folder.")
     try:
         with backup_copy.opened(options.file) as database:
             if options.action == "inspect":

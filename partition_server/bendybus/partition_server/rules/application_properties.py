@@ -30,8 +30,8 @@ def merged(
     if len(both) > limits.HEADER_BYTES_MAX:
         raise errors.InvalidArgument(
             "changed_properties",
-            f"{len(both)} bytes are more than the {limits.HEADER_BYTES_MAX} that all changes of "
-            "a message may take.",
+            f"the changes of a message may take at most {limits.HEADER_BYTES_MAX} bytes together "
+            f"(got {len(both)}).",
         )
     room.take(turn, queue, len(both) - len(before or b""))
     return both

@@ -37,7 +37,7 @@ def _of_session(
 ) -> list[Row]:
     if not isinstance(queue, SessionQueue):
         raise errors.InvalidOperation(
-            f"{queue.entity.title}: this (sub-)queue has no sessions. Peek it without one.",
+            f"{queue.entity.title}: this (sub-)queue is not session-enabled. Peek it without one.",
             metadata={"entity": queue.entity.name},
         )
     bounds.check_text("session_id", session_id, limits.KEY_CHARS_MAX)

@@ -28,7 +28,7 @@ def check(command: Settle) -> None:
         return
     bounds.check_number("delay", command.delay_ms, limits.ABANDON_DELAY_MS_MAX)
     if command.disposition is not Disposition.ABANDON:
-        raise errors.InvalidArgument("delay", "only an abandon has one.")
+        raise errors.InvalidArgument("delay", "is only valid for an abandon.")
 
 
 def check_message(turn: Turn, queue: MessageQueue, lock: Lock) -> None:
@@ -36,8 +36,8 @@ def check_message(turn: Turn, queue: MessageQueue, lock: Lock) -> None:
     entity = queue.entity
     if isinstance(queue, SessionQueue):
         raise errors.InvalidOperation(
-            f"{entity.title} requires sessions: its messages stay in their order, and are not "
-            "abandoned with a delay. Abandon without one.",
+            f"{entity.title}: `delay` is not supported on session-enabled entities. Abandon "
+            "without one.",
             metadata={"entity": entity.name},
         )
     if lock.deferred:

@@ -207,14 +207,14 @@ def settle(turn: Turn, command: SettleRange) -> RangeSettled:
     """Delete active messages up to a counter, or those listed; what is gone already is no error.
 
     Raises DrainLeaseLost, and InvalidOperation while receivers have messages locked, or where
-    numbers have started over.
+    sequence numbers were reset.
     """
     partition, ref = turn.partition, command.entity
     queue = partition.find(ref, turn.now)
     if command.incarnation not in ("", partition_range.incarnation(turn, queue)):
         raise errors.InvalidOperation(
-            f"{queue.entity.title}: the numbers of partition {partition.index} have started over: "
-            "it was made again, or restored. Nothing is deleted; read it from its beginning.",
+            f"{queue.entity.title}: the sequence numbers of partition {partition.index} were reset: "
+            "the entity was recreated or restored. Nothing is deleted; read it from its beginning.",
             metadata={"entity": queue.entity.name, "partition": str(partition.index)},
         )
     held = partition.drains.held(ref.uid, ref.sub_queue)

@@ -174,7 +174,7 @@ def _check(command: SendFenced) -> None:
         raise errors.InvalidArgument(
             "ordinals", f"has {len(ordinals)} entries for {count} messages."
         )
-    # 0: the next attempt begins anew.
+    # 0: the next attempt starts over.
     least = 0 if command.replace else 1
     bounds.check_number("ordinals", ordinals[0], bounds.NUMBER_MAX, least)
     bounds.check_number("ordinals", ordinals[-1], bounds.NUMBER_MAX, least)
@@ -184,7 +184,7 @@ def _check(command: SendFenced) -> None:
     if count > 1 and content > limits.FENCED_BYTES_MAX:
         raise errors.InvalidArgument(
             "batch",
-            f"{content} bytes are more than the {limits.FENCED_BYTES_MAX} of one call. "
+            f"a call takes at most {limits.FENCED_BYTES_MAX} bytes (got {content}). "
             "Send fewer messages at a time.",
         )
 

@@ -41,7 +41,7 @@ def _take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
     last = forwards.last(name)
     if (command.boot, command.sequence) <= last:
         raise errors.InvalidOperation(
-            "the frame is late: a newer one of its source was here. Nothing of it is stored."
+            "stale frame: a newer one of its source was already received. Nothing of it is stored."
         )
     queue = send.target(turn, command.entity)
     # What has begun is stored whatever it takes: its source sends it nowhere else meanwhile, and
@@ -95,7 +95,7 @@ def append(
         return 1, {0: error}
     except (StoreError, NotMatched):
         raise
-    except Exception as error:  # a bug costs the message that meets it, and no others
+    except Exception as error:  # isolate the failing message
         turn.take_back_to(mark)
         if count > 1:
             return append(turn, target, batch.chosen(range(count // 2)), overtake=overtake)

@@ -32,8 +32,8 @@ def ask(turn: Turn, command: Ask) -> None:
     session_receive.check(queue, command.session_token)
     if len(queue.asks) >= limits.RECEIVERS_PER_ENTITY:
         raise errors.ServerBusy(
-            f"{queue.entity.title}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
-            "already. Use fewer receivers.",
+            f"{queue.entity.title}: too many pending receives (at most "
+            f"{limits.RECEIVERS_PER_ENTITY}). Use fewer receivers.",
             retry_after_ms=1_000,
         )
     stream, ask_id = command.stream, command.ask_id

@@ -33,7 +33,7 @@ from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_id
 
-# The last columns of a row, of what comes from a sender.
+# The last columns of a row that was not forwarded.
 _NOTHING_CARRIED: Final = (*[repeat(None)] * 4, *[repeat(0)] * 3)
 
 
@@ -103,12 +103,12 @@ def check_room(turn: Turn) -> None:
 
 
 def check_deadline(turn: Turn, deadline_mono_ms: int) -> None:
-    """Raise ServiceTimeout for a command that nobody waits for any more."""
+    """Raise ServiceTimeout for a command whose deadline has passed."""
     if deadline_mono_ms and turn.now.mono_ms > deadline_mono_ms:
         # The front end has given up and may have gone to another partition.
         index = turn.partition.index
         raise errors.ServiceTimeout(
-            f"partition {index} got to this frame after its deadline; nothing of it is stored.",
+            f"partition {index} did not process this frame before its deadline; nothing is stored.",
             metadata={"partition": str(index)},
         )
 
@@ -374,10 +374,10 @@ def check_shape(batch: Batch, group_sizes: Sequence[int]) -> None:
     sizes = group_sizes or (len(batch.payloads),)
     count = len(batch.payloads)
     if not count:
-        raise errors.InvalidArgument("messages", "a frame holds at least one message.")
+        raise errors.InvalidArgument("messages", "the frame is empty; send at least one message.")
     if count > limits.FRAME_MESSAGES_MAX:
         raise errors.InvalidArgument(
-            "messages", f"{count} are more than the {limits.FRAME_MESSAGES_MAX} of a frame."
+            "messages", f"a frame takes at most {limits.FRAME_MESSAGES_MAX} (got {count})."
         )
     if sum(sizes) != count or 0 in sizes:
         raise errors.InvalidArgument("group_sizes", f"must add up to {count} messages.")

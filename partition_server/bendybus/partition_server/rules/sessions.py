@@ -44,7 +44,7 @@ def queue_of(partition: PartitionState, ref: EntityRef, now: Now) -> SessionQueu
     queue = partition.find(ref, now)
     if not isinstance(queue, SessionQueue):
         raise errors.InvalidOperation(
-            f"{queue.entity.title}: this (sub-)queue has no sessions. Receive from it without one.",
+            f"{queue.entity.title}: this (sub-)queue is not session-enabled. Receive from it without one.",
             metadata={"entity": queue.entity.name},
         )
     return queue
@@ -66,8 +66,8 @@ def accept(turn: Turn, command: AcceptSession) -> None:
     bounds.check_number("receiver_id", len(command.receiver_id), limits.SETTLER_ID_BYTES_MAX)
     if (held := queue.held.get(name)) is not None and not _untold(queue, held, command):
         raise errors.SessionCannotBeLocked(
-            f"{queue.entity.title}: another receiver has session {name!r}. Accept it "
-            "again when its lock is over.",
+            f"{queue.entity.title}: session {name!r} is locked by another receiver. "
+            "Retry after the lock expires.",
             metadata={"entity": queue.entity.name},
         )
     if len(queue.held) >= SESSIONS_HELD_MAX:
@@ -93,8 +93,8 @@ def check_room(queue: SessionQueue) -> None:
     """Raise ServerBusy if too many receivers wait at a queue."""
     if len(queue.asks) >= limits.RECEIVERS_PER_ENTITY:
         raise errors.ServerBusy(
-            f"{queue.entity.title}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
-            "already. Use fewer receivers.",
+            f"{queue.entity.title}: too many pending receives (at most "
+            f"{limits.RECEIVERS_PER_ENTITY}). Use fewer receivers.",
             retry_after_ms=1_000,
         )
 

@@ -57,7 +57,7 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
     if kind == "settle":
         settle = request.settle
         if settle.disposition not in _DISPOSITIONS:
-            raise errors.InvalidArgument("disposition", f"{settle.disposition} is none.")
+            raise errors.InvalidArgument("disposition", f"is unknown: {settle.disposition}.")
         changed = settle.changed_properties
         return commands.Settle(
             stream,

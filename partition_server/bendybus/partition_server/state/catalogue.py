@@ -352,7 +352,7 @@ class Catalogue:
         existing = len(self._by_uid) - self._subscription_count
         if existing >= limits.ENTITIES_PER_NAMESPACE:
             raise errors.QuotaExceeded(
-                f"the namespace has {existing} entities, all that it may have. Delete some."
+                f"the namespace has reached its limit of {existing} entities. Delete some."
             )
         if (
             partition_count > 1
@@ -360,19 +360,18 @@ class Catalogue:
             and self._spread >= limits.PARTITIONED_ENTITIES_PER_NAMESPACE
         ):
             raise errors.QuotaExceeded(
-                f"the namespace has {self._spread} partitioned entities, all that a "
-                f"{self._fingerprint.tier} one may have. Create this one without partitioning."
+                f"the namespace has reached the limit of tier {self._fingerprint.tier}, "
+                f"{self._spread} partitioned entities. Create this one without partitioning."
             )
 
     def _check_room_for_subscription(self, topic: Entity) -> None:
         existing = len(self._by_topic.get(topic.key, ()))
         if existing >= limits.SUBSCRIPTIONS_PER_TOPIC:
             raise errors.QuotaExceeded(
-                f"topic {topic.name!r} has {existing} subscriptions, all that it may have. Delete "
-                "some."
+                f"topic {topic.name!r} has reached its limit of {existing} subscriptions. Delete some."
             )
         if self._subscription_count >= limits.SUBSCRIPTIONS_PER_NAMESPACE:
             raise errors.QuotaExceeded(
-                f"the namespace has {self._subscription_count} subscriptions, all that it may "
-                "have. Delete some."
+                f"the namespace has reached its limit of {self._subscription_count} subscriptions. "
+                "Delete some."
             )

@@ -78,8 +78,8 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
     if command.action in lifecycle.MANIFEST_ACTIONS:
         if command.origin is not Origin.MANIFEST or current.origin is not Origin.MANIFEST:
             raise errors.InvalidOperation(
-                f"{current.title}: only what has a manifest is orphaned or adopted, and "
-                "only by manifests.",
+                f"{current.title} is not managed by a manifest: only manifests orphan and "
+                "adopt, and only what they manage.",
                 metadata={"entity": current.name},
             )
         if command.action is EntityAction.ADOPT and not command.manifest_uid:

@@ -83,7 +83,7 @@ class Operations:
         forgot_ms = max(self._opened_mono_ms, window.forgot_until_mono_ms if window else 0)
         if age_ms > 0 and now.mono_ms - age_ms <= forgot_ms:
             raise errors.OutcomeUnknown(
-                "the outcome of the operation's first try is unknown: the partition was reopened "
+                "outcome unknown: the partition was reopened "
                 "since then, or many operations on this entity followed it. Check whether it was "
                 "done.",
             )

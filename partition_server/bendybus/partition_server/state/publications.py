@@ -180,8 +180,7 @@ class Publications:
             return
         if not self._sizes.has_room(slot, waiting.size_bytes(), BYTES_MAX):
             raise errors.ServerBusy(
-                "too many messages of the topic wait in the partition to be matched with its "
-                "rules. Repeat.",
+                "the publish queue of the topic is full in this partition. Retry.",
                 retry_after_ms=1_000,
             )
 

@@ -1,8 +1,8 @@
-"""What receivers settled or gave back and did not fit into one turn: it goes on in the next ones.
+"""Settlements and releases still in progress, in order: what did not fit into one turn.
 
-A settlement is answered at its end, token by token; what its earlier turns did is committed and
-stays done, whatever becomes of the rest. Expired messages that came back while the budget was
-spent are looked at again; a restart forgets that, and finds them as all that is expired.
+A settlement is answered at its end, token by token; what its earlier turns committed stays,
+whatever becomes of the rest. Expired messages that were given back when the budget was spent are
+processed in a later turn; a restart forgets them here, and the sweep of expired messages finds them.
 """
 
 from collections import deque
@@ -112,7 +112,7 @@ class Unfinished:
         stage.on_commit.append(partial(self._expired.__setitem__, id_, None))
 
     def looked(self, stage: Stage, id_: int) -> None:
-        """Note that a stage has looked at it."""
+        """Note that a stage has processed it."""
         stage.on_commit.append(partial(self._expired.pop, id_, None))
 
     def _step(self, stage: Stage, before: Unsettled, after: Unsettled | None) -> None:

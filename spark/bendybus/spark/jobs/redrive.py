@@ -99,7 +99,7 @@ def fixer(named: str) -> Fix | None:
     try:
         found: Fix = getattr(importlib.import_module(module), name)
         if not callable(found):
-            raise TypeError(f"{name} is no function")
+            raise TypeError(f"{name} must be a function")
     except Exception as error:  # a boundary: the module is the user's
         raise OptionError(
             f"--fix: {named!r} cannot be loaded ({error!r}); name module:function, of a module "
