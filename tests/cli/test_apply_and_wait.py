@@ -53,7 +53,7 @@ def test_what_is_ready_and_what_is_not_is_read_from_the_condition() -> None:
 def test_a_condition_of_an_older_generation_is_no_answer() -> None:
     (found,) = apply_and_wait.standings(queue("a", status="True", reason="Available", generation=2))
 
-    assert found == Standing("Queue", "shop", "a", False, "Unseen", "the last change is not reconciled yet.")
+    assert found == Standing("Queue", "shop", "a", False, "Unseen", "not reconciled yet.")
 
 
 def test_apply_waits_until_all_are_ready(

@@ -17,6 +17,4 @@ def test_a_job_names_the_extra_that_it_needs() -> None:
     done = subprocess.run([*RUN, "usage", "--source", "orders"], capture_output=True, text=True)
 
     assert done.returncode != 0
-    assert done.stderr.startswith(
-        "bendybus: Spark is not installed here: pip install '.[spark]'"
-    )
+    assert done.stderr.startswith("bendybus: Spark is not installed here: pip install '.[spark]'")

@@ -39,6 +39,7 @@ def before_ms(request: Any) -> int:
         return int(request.enqueued_before_ms)
     if request.enqueued_before_ms != REFUSED_MS:
         raise errors.InvalidArgument(
-            "enqueued_before_ms", f"must be {REFUSED_MS} where `states` is set; use the separate field."
+            "enqueued_before_ms",
+            f"must be {REFUSED_MS} with `states`: set states_enqueued_before_ms.",
         )
     return int(request.states_enqueued_before_ms)

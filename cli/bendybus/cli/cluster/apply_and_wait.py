@@ -92,7 +92,7 @@ def _standing(body: Mapping[str, Any]) -> Standing:
         name=metadata["name"],
         ready=current and ready.get("status") == "True",
         reason=ready["reason"] if current or "status" not in ready else "Unseen",
-        message=ready["message"] if current or "status" not in ready else "the last change is not reconciled yet.",
+        message=ready["message"] if current or "status" not in ready else "not reconciled yet.",
     )
 
 

@@ -30,8 +30,8 @@ def pipeline(
     # What the jobs are can be read without Spark.
     if "--help" not in given and importlib.util.find_spec("pyspark") is None:
         raise CliError(
-            "Spark is not installed here: pip install '.[spark]' in Bendybus's folder; it needs Java "
-            "17 or newer."
+            "Spark is not installed here: pip install '.[spark]' in Bendybus's folder; it needs "
+            "Java 17 or newer."
         )
     if any(each.partition("=")[0] in _NO_BUS for each in given):
         raise typer.Exit(_run(given, {}))

@@ -47,9 +47,7 @@ def create_rule(
         ),
     ] = None,
     nothing: Annotated[bool, typer.Option("--none", help="Takes no message.")] = False,
-    action: Annotated[
-        str | None, typer.Option(help="How the copy differs: SET a = 1.")
-    ] = None,
+    action: Annotated[str | None, typer.Option(help="How the copy differs: SET a = 1.")] = None,
     dry_run: DryRun = False,
     as_json: process_commands.JsonFlag = False,
 ) -> None:

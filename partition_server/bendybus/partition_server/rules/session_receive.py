@@ -29,7 +29,8 @@ def check(queue: MessageQueue, session_token: bytes) -> None:
         )
     if session_token and not by_session:
         raise errors.InvalidOperation(
-            f"{queue.entity.title}: this (sub-)queue is not session-enabled. Receive from it without one.",
+            f"{queue.entity.title}: this (sub-)queue is not session-enabled. Receive from it "
+            "without one.",
             metadata={"entity": queue.entity.name},
         )
 

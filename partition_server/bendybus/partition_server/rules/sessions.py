@@ -44,7 +44,8 @@ def queue_of(partition: PartitionState, ref: EntityRef, now: Now) -> SessionQueu
     queue = partition.find(ref, now)
     if not isinstance(queue, SessionQueue):
         raise errors.InvalidOperation(
-            f"{queue.entity.title}: this (sub-)queue is not session-enabled. Receive from it without one.",
+            f"{queue.entity.title}: this (sub-)queue is not session-enabled. Receive from it "
+            "without one.",
             metadata={"entity": queue.entity.name},
         )
     return queue

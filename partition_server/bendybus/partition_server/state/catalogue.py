@@ -368,7 +368,8 @@ class Catalogue:
         existing = len(self._by_topic.get(topic.key, ()))
         if existing >= limits.SUBSCRIPTIONS_PER_TOPIC:
             raise errors.QuotaExceeded(
-                f"topic {topic.name!r} has reached its limit of {existing} subscriptions. Delete some."
+                f"topic {topic.name!r} has reached its limit of {existing} subscriptions. "
+                "Delete some."
             )
         if self._subscription_count >= limits.SUBSCRIPTIONS_PER_NAMESPACE:
             raise errors.QuotaExceeded(

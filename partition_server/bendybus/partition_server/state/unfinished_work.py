@@ -2,7 +2,8 @@
 
 A settlement is answered at its end, token by token; what its earlier turns committed stays,
 whatever becomes of the rest. Expired messages that were given back when the budget was spent are
-processed in a later turn; a restart forgets them here, and the sweep of expired messages finds them.
+processed in a later turn; a restart forgets them here, and the sweep of expired messages finds
+them.
 """
 
 from collections import deque
