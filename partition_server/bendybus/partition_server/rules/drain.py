@@ -214,7 +214,8 @@ def settle(turn: Turn, command: SettleRange) -> RangeSettled:
     if command.incarnation not in ("", partition_range.incarnation(turn, queue)):
         raise errors.InvalidOperation(
             f"{queue.entity.title}: the sequence numbers of partition {partition.index} were "
-            "reset: the entity was recreated or restored. Nothing is deleted; read it from its beginning.",
+            "reset: the entity was recreated or restored. Nothing is deleted; read "
+            "it from its beginning.",
             metadata={"entity": queue.entity.name, "partition": str(partition.index)},
         )
     held = partition.drains.held(ref.uid, ref.sub_queue)

@@ -25,7 +25,7 @@ class StoreFull(StoreError):
 
 
 class Unwritable(StoreError):
-    """Raised by a commit of a value that cannot be written; nothing is stored; the store goes on."""
+    """Raised by a commit of what cannot be written; nothing is stored; the store goes on."""
 
 
 class StoreFailed(StoreError):
