@@ -205,7 +205,7 @@ def test_what_cannot_be_a_fenced_send_is_refused(
 def test_a_fenced_send_is_bounded_in_bytes(queue: Driver) -> None:
     half = b"x" * (limits.FENCED_BYTES_MAX // 2 + 1)
 
-    with pytest.raises(errors.InvalidArgument, match="of one call"):
+    with pytest.raises(errors.InvalidArgument, match="a call takes at most"):
         send_fenced(queue, half, half)
 
 

@@ -64,7 +64,7 @@ def test_a_frame_that_comes_late_is_refused_whole(queue: Driver) -> None:
         refused = frame(queue, [2], sequence, boot=boot)
         assert isinstance(refused, Failed)
         assert isinstance(refused.error, errors.InvalidOperation)
-        assert "late" in refused.error.message
+        assert "stale frame" in refused.error.message
 
     assert bodies(queue, "orders") == [b"1"]
     assert frame(queue, [2], 3, boot=5).done == 1

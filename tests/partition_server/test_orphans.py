@@ -129,7 +129,7 @@ def test_only_manifests_orphan_and_adopt_and_only_what_has_one(driver: Driver) -
         commit(driver, EntityAction.ORPHAN)
     commit(driver, EntityAction.DELETE, origin=Origin.CLIENT)
     create(driver)
-    with pytest.raises(errors.InvalidOperation, match="only by manifests"):
+    with pytest.raises(errors.InvalidOperation, match="is not managed by a manifest"):
         commit(driver, EntityAction.ORPHAN, origin=Origin.CLIENT)
     with pytest.raises(errors.InvalidOperation, match="only an orphaned one"):
         commit(driver, EntityAction.ADOPT, manifest_uid=SECOND)

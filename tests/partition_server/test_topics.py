@@ -245,13 +245,17 @@ def test_a_topic_has_so_many_subscriptions_and_a_namespace(
 ) -> None:
     monkeypatch.setattr(limits, "SUBSCRIPTIONS_PER_TOPIC", 3)
     subscription(news, "news/Subscriptions/c")
-    with pytest.raises(errors.QuotaExceeded, match="topic 'news' has 3 subscriptions"):
+    with pytest.raises(
+        errors.QuotaExceeded, match="topic 'news' has reached its limit of 3 subscriptions"
+    ):
         subscription(news, "news/Subscriptions/d")
 
     topic(news, "other")
     monkeypatch.setattr(limits, "SUBSCRIPTIONS_PER_NAMESPACE", 4)
     subscription(news, "other/Subscriptions/a")
-    with pytest.raises(errors.QuotaExceeded, match="namespace has 4 subscriptions"):
+    with pytest.raises(
+        errors.QuotaExceeded, match="namespace has reached its limit of 4 subscriptions"
+    ):
         subscription(news, "other/Subscriptions/b")
 
     subscription(news, action=DELETE)
@@ -274,7 +278,7 @@ def test_subscriptions_are_not_counted_as_entities_topics_are(
     with pytest.raises(errors.QuotaExceeded, match="1 partitioned entities"):
         topic(driver, "spread", changes={"enable_partitioning": True})
     driver.create("plain")
-    with pytest.raises(errors.QuotaExceeded, match="has 2 entities"):
+    with pytest.raises(errors.QuotaExceeded, match="has reached its limit of 2 entities"):
         topic(driver, "third")
 
     topic(driver, action=DELETE)

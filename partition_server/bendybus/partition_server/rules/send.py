@@ -108,7 +108,8 @@ def check_deadline(turn: Turn, deadline_mono_ms: int) -> None:
         # The front end has given up and may have gone to another partition.
         index = turn.partition.index
         raise errors.ServiceTimeout(
-            f"partition {index} did not process this frame before its deadline; nothing is stored.",
+            f"partition {index} did not process this frame before its deadline; nothing of it is "
+            "stored.",
             metadata={"partition": str(index)},
         )
 
