@@ -41,7 +41,7 @@ def test_what_older_servers_cannot_do_they_refuse(states: frozenset[MessageState
 
 def test_what_contradicts_itself_is_refused() -> None:
     request = receiver_pb2.DeleteMessagesRequest(states=[message_pb2.MESSAGE_STATE_ACTIVE])
-    with pytest.raises(errors.InvalidArgument, match="must be -1 with states"):
+    with pytest.raises(errors.InvalidArgument, match="must be -1 with `states`"):
         batch_deletes.before_ms(request)
     unknown = receiver_pb2.DeleteMessagesRequest()
     unknown.states.append(9)  # type: ignore[arg-type]
