@@ -78,7 +78,7 @@ def test_where_there_are_no_delays_they_are_refused(bus: Bus, client: ServiceBus
 
     with client.get_queue_receiver("delays", session_id="s") as receiver:
         (message,) = receiver.receive_messages(1, 5)
-        with pytest.raises(InvalidOperationError, match="not supported on session-enabled entities"):
+        with pytest.raises(InvalidOperationError, match="not supported on session-enabled"):
             receiver.abandon_message(message, delay=1)
         receiver.complete_message(message)
     with client.get_queue_receiver("no-delays") as receiver:
