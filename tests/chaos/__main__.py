@@ -26,12 +26,14 @@ def main() -> int:
     logging.getLogger("bendybus").setLevel(logging.CRITICAL)
     rules: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
+    judged: Counter[str] = Counter()
     broken = []
     for seed in range(chosen.first, chosen.first + chosen.seeds):
         with tempfile.TemporaryDirectory(prefix="bendybus-chaos-") as folder:
             report, history = running.run(seed, Path(folder), chosen.seconds)
         print(running.summary(report), flush=True)
         outcomes.update(report.outcomes)
+        judged.update(report.judged)
         rules.update(each.rule for each in report.violations)
         if report.violations:
             broken.append(seed)
@@ -44,6 +46,7 @@ def main() -> int:
                 print(f"    {line}")
     print(f"{chosen.seeds} seeds, {sum(outcomes.values())} calls; broken: {broken or 'none'}")
     print(", ".join(f"{kind} {count}" for kind, count in sorted(outcomes.items())))
+    print("judged: " + ", ".join(f"{rule} {count}" for rule, count in sorted(judged.items())))
     print("violations: " + (", ".join(f"{r} {n}" for r, n in rules.items()) or "none"))
     return 1 if broken else 0
 

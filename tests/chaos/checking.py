@@ -26,6 +26,8 @@ Rules, by the name under which a violation is reported:
     hung        a call took longer than any time-out allows
     counts      the bus counts messages after all were completed
     stuck       the bus still gives messages, or does not answer, when all faults are long mended
+
+What must hold of those who hold sessions is in `lease_checking`.
 """
 
 import math
@@ -35,6 +37,7 @@ from dataclasses import dataclass
 
 from bendybus.domain import sequence_number
 from tests.chaos.history import LOCK_S, Item, Kind, Operation, Outcome
+from tests.chaos.violation import Violation
 
 SENT = (Kind.SEND, Kind.SCHEDULE)
 GIVEN = (Kind.RECEIVE, Kind.TAKE)
@@ -44,16 +47,6 @@ SETTLED = (Kind.COMPLETE, Kind.DEFER, Kind.DEAD_LETTER)
 CALL_S_MAX = 65.0
 # What a client knows of the bus's clock is as old as a round trip, and a busy machine is slow.
 STALE_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A rule that a message broke."""
-
-    rule: str
-    body: str
-    number: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,10 +93,19 @@ class Cluster:
             finally:
                 process.end()
 
+    def front_end_address(self, front_end: int) -> str:
+        """Return the address of a front end's line."""
+        return self.line[f"front-end-{front_end}"].address
+
     def connection_string(self, front_end: int) -> str:
         """Return what clients of a front end need; they go through its line."""
+        return self.connection_string_of(self.front_end_address(front_end))
+
+    @staticmethod
+    def connection_string_of(address: str) -> str:
+        """Return what clients of an address need."""
         return (
-            f"Endpoint=sb://{self.line[f'front-end-{front_end}'].address};"
+            f"Endpoint=sb://{address};"
             "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=local;"
             "UseDevelopmentEmulator=true"
         )

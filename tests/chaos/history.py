@@ -37,6 +37,10 @@ class Kind(StrEnum):
     ABANDON = "abandon"
     DEFER = "defer"
     DEAD_LETTER = "dead-letter"
+    # Of sessions: the lock is taken, given back, or its holder's line is cut.
+    ACCEPT = "accept"
+    CLOSE = "close"
+    CUT = "cut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +48,20 @@ class Item:
     """A message: its body, which no other has, and its number once that is known.
 
     `locked_s`: when the lock began under which it was received; 0: not known, or not its own.
+    `count`: its delivery count when it was received.
     """
 
     body: str
     number: int = 0
     locked_s: float = field(default=0.0, compare=False)
+    count: int = field(default=0, compare=False)
 
 
 def received(message: Any) -> Item:
     """Return a message that was received."""
     until = message.locked_until_utc if message.session_id is None else None
     began_s = 0.0 if until is None else until.timestamp() - LOCK_S
-    return Item(str(message), message.sequence_number, began_s)
+    return Item(str(message), message.sequence_number, began_s, message.delivery_count or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,9 @@ class Operation:
     """One call. Times are of the machine's clock; `due_s`: when a scheduled message is due.
 
     `place`: the queue, or the queue and its sub-queue. `key`: the partition key of all its items,
-    or their session. `transaction`: the name of the one that it was part of.
+    or their session. `transaction`: the name of the one that it was part of. `until_s`: when the
+    lock of the session ends, as the client knew when the call began, or learned by it. `through`:
+    the front end of the client, where it matters.
     """
 
     kind: Kind
@@ -77,14 +85,18 @@ class Operation:
     due_s: float = 0.0
     error: str = ""
     transaction: str = ""
+    until_s: float = 0.0
+    through: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that was broken, or mended."""
+    """Something that was broken, or mended (`over`), of these processes."""
 
     at_s: float
     text: str
+    targets: tuple[str, ...] = ()
+    over: bool = False
 
 
 class History:
@@ -107,6 +119,8 @@ class History:
         key: str = "",
         due_s: float = 0.0,
         transaction: str = "",
+        until_s: float = 0.0,
+        through: str = "",
     ) -> None:
         """Record a call that ended now."""
         made = Operation(
@@ -115,14 +129,16 @@ class History:
             due_s=due_s,
             error="" if error is None else f"{type(error).__name__}: {error}"[:300],
             transaction=transaction,
+            until_s=until_s,
+            through=through,
         )
         with self._lock:
             self.operations.append(made)
 
-    def fault(self, text: str) -> None:
+    def fault(self, text: str, targets: Sequence[str], *, over: bool = False) -> None:
         """Record a fault that begins or ends now."""
         with self._lock:
-            self.faults.append(Fault(time.time(), text))
+            self.faults.append(Fault(time.time(), text, tuple(targets), over))
 
     def write(self, path: Path) -> None:
         """Write it as lines of JSON, in the order of time."""

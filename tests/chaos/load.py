@@ -16,8 +16,10 @@ from typing import Any, Final
 from bendybus.client import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ServiceBusError
+from tests.chaos.cluster import Cluster
 from tests.chaos.forward_load import ForwardLoad
 from tests.chaos.history import History, Item, Kind, Outcome, outcome_of, received
+from tests.chaos.lease_load import LeaseLoad
 from tests.chaos.more_load import MoreLoad
 from tests.chaos.pipeline_load import PipelineLoad
 from tests.chaos.transaction_load import TransactionLoad
@@ -41,7 +43,16 @@ _DISPOSITIONS: Final = {
 class Load:
     """The tasks of one client. `stop` ends the sends; receivers end with `stop` as well."""
 
-    def __init__(self, name: str, client: ServiceBusClient, history: History, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        client: ServiceBusClient,
+        history: History,
+        seed: int,
+        *,
+        cluster: Cluster,
+        front_end: int,
+    ) -> None:
         self.name = name
         self.client = client
         self.stop = asyncio.Event()
@@ -54,6 +65,12 @@ class Load:
         self.forwarding = ForwardLoad(name, client, history, seed + 70, self.stop)
         self.transactions = TransactionLoad(name, client, history, seed + 90, self.stop)
         self.pipelines = PipelineLoad(name, client, history, seed + 30, self.stop)
+        self.leases = LeaseLoad(
+            *(name, client, history, self.stop),
+            cluster=cluster,
+            front_end=front_end,
+            seed=seed + 10,
+        )
 
     async def run(self) -> None:
         """Go on until `stop`."""
@@ -71,6 +88,7 @@ class Load:
             *self.forwarding.tasks(),
             *self.transactions.tasks(),
             *self.pipelines.tasks(),
+            *self.leases.tasks(),
         ]
         async with asyncio.TaskGroup() as tasks:
             for number, each in enumerate(work):
@@ -82,6 +100,7 @@ class Load:
         found |= await self.forwarding.possible_duplicates()
         found |= await self.transactions.possible_duplicates()
         found |= await self.pipelines.possible_duplicates()
+        found |= await self.leases.possible_duplicates()
         for place in (ORDERS, TAKEN):
             async with self.client.get_queue_sender(place) as sender:
                 found.update(sender.possible_duplicates)

@@ -67,7 +67,7 @@ class Nemesis:
         targets = self._cluster.names() if step.target == "all" else [step.target]
         if self._held.intersection(targets):
             return
-        self._history.fault(f"{step.fault} {step.target} for {step.lasts_s:.1f} s")
+        self._history.fault(f"{step.fault} {step.target} for {step.lasts_s:.1f} s", targets)
         self._held.update(targets)
         mends = [self._one(step.fault, name) for name in targets]
         mend = self._cluster.start_all if step.fault == "kill-all" else mends[0]
@@ -101,4 +101,4 @@ class Nemesis:
         _, text, mend, targets = due
         mend()
         self._held.difference_update(targets)
-        self._history.fault(text)
+        self._history.fault(text, targets, over=True)

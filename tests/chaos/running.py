@@ -15,12 +15,21 @@ from bendybus.client import ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient, ServiceBusReceiver
 from bendybus.client.exceptions import AzureError, ResourceExistsError
 from bendybus.client.management import ServiceBusAdministrationClient
-from tests.chaos import checking, forward_load, nemesis, pipeline_load, transaction_load
-from tests.chaos.checking import Excuses, Violation
+from tests.chaos import (
+    checking,
+    forward_load,
+    lease_checking,
+    lease_load,
+    nemesis,
+    pipeline_load,
+    transaction_load,
+)
+from tests.chaos.checking import Excuses
 from tests.chaos.cluster import FRONT_ENDS, Cluster
 from tests.chaos.history import LOCK_S, History, Kind, Outcome
 from tests.chaos.load import DEAD, ORDERS, TAKEN, Load
 from tests.chaos.more_load import EVENTS, SESSIONS, SUBSCRIPTION
+from tests.chaos.violation import Violation
 
 # How long the bus may take to give all it has when nothing is broken any more: locks of calls
 # that failed have to end first, and front ends back off from partitions that were away.
@@ -39,6 +48,8 @@ class Report:
     possible_duplicates: int
     violations: list[Violation]
     took_s: float
+    # How often rules of leases were judged.
+    judged: Counter[str]
 
 
 def run(seed: int, folder: Path, lasts_s: float) -> tuple[Report, History]:
@@ -58,10 +69,13 @@ def run(seed: int, folder: Path, lasts_s: float) -> tuple[Report, History]:
     # At most once: what a broken call was to bring is gone, and cannot be counted from outside.
     excuses = Excuses(doubles, takes_lost=1_000_000 if history.faults else 0)
     violations = stuck + counted + checking.check(history.operations, excuses)
+    unfair, judged = lease_checking.check(history.operations, history.faults)
+    violations += unfair
     outcomes = Counter(f"{each.kind} {each.outcome}" for each in history.operations)
-    faults = sum(" is over" not in each.text for each in history.faults)
+    faults = sum(not each.over for each in history.faults)
     took_s = time.monotonic() - began
-    return Report(seed, faults, dict(outcomes), len(doubles), violations, took_s), history
+    report = Report(seed, faults, dict(outcomes), len(doubles), violations, took_s, judged)
+    return report, history
 
 
 def _create(administration: ServiceBusAdministrationClient) -> None:
@@ -75,6 +89,9 @@ def _create(administration: ServiceBusAdministrationClient) -> None:
         with contextlib.suppress(ResourceExistsError):
             sessions = name == SESSIONS
             administration.create_queue(name, requires_session=sessions, **parts, **options)
+    with contextlib.suppress(ResourceExistsError):
+        leases = options | {"lock_duration": timedelta(seconds=lease_load.LEASE_S)}
+        administration.create_queue(lease_load.LEASES, requires_session=True, **parts, **leases)
     with contextlib.suppress(ResourceExistsError):
         administration.create_topic(EVENTS, **parts)
     with contextlib.suppress(ResourceExistsError):
@@ -94,7 +111,8 @@ async def _lead(
         for n in range(FRONT_ENDS)
     ]
     loads = [
-        Load(f"s{seed}c{n}", client, history, seed * 100 + n) for n, client in enumerate(clients)
+        Load(f"s{seed}c{n}", client, history, seed * 100 + n, cluster=cluster, front_end=n)
+        for n, client in enumerate(clients)
     ]
     breaking = threading.Thread(target=nemesis.Nemesis(cluster, history, steps).run, name="nemesis")
     try:
@@ -147,6 +165,7 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
             lambda: load.forwarding.some_letters(letters),
             lambda: load.forwarding.some_arrived(arrived, "drain"),
             lambda: load.more.one_session("drain", wait_s=0.5),
+            load.leases.rest,
             lambda: load.transactions.some_requests(requests, "drain"),
             lambda: load.transactions.one_session("drain", wait_s=0.5),
             lambda: load.transactions.some_answers(answers, "drain"),
@@ -194,7 +213,7 @@ def _left(cluster: Cluster) -> bool:
 def _counted(administration: ServiceBusAdministrationClient) -> list[Violation]:
     """Return what the bus still counts, with all messages completed."""
     found = []
-    places = (ORDERS, TAKEN, SESSIONS, EVENTS, pipeline_load.DRAINED)
+    places = (ORDERS, TAKEN, SESSIONS, EVENTS, pipeline_load.DRAINED, lease_load.LEASES)
     for name in (*places, *forward_load.PLACES, *transaction_load.PLACES):
         counts: Any = None
         try:
