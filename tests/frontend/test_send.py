@@ -150,6 +150,7 @@ async def test_a_send_to_an_orphan_is_refused_at_once_but_a_repeat_goes_to_the_p
     assert sends.under_way() == 1
 
 
+@pytest.mark.requirement("R420")
 async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() -> None:
     upstreams = {partition: Upstream() for partition in range(4)}
     sends = sends_of(upstreams)
@@ -157,12 +158,14 @@ async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() 
     loop = asyncio.get_running_loop()
     for frame_id in range(1, 4):
         request = frame(frame_id, 10)
-        request.timeout_ms = 1_600
+        request.timeout_ms = 4_000
         submit(sends, request, answers.append)
     await asyncio.sleep(0.06)
 
-    # The process is suspended beyond every attempt's deadline; the answers, which wait in the
-    # socket, take some turns of the loop to be read.
+    # The process is suspended beyond every attempt's deadline, twice; the answers, which wait in
+    # the socket, take some turns of the loop to be read.
+    time.sleep(1.0)  # noqa: ASYNC251
+    await asyncio.sleep(0.1)
     time.sleep(1.0)  # noqa: ASYNC251
     for step in range(1, 4):
         response = partition_pb2.SendFramesResponse(frame_id=step, sequence_numbers=[step])

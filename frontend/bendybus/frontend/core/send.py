@@ -37,7 +37,6 @@ from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 TICK_S: Final = 0.05
 # A tick that comes later than this: the process was suspended, or too busy to read answers.
 LATE_S: Final = 0.2
-HOLD_S_MAX: Final = 2.0
 # Parts of frames, and bytes of them, under way through this process; more are refused as busy.
 ATTEMPTS_MAX: Final = 20_000
 BYTES_MAX: Final = 256 * limits.MB
@@ -113,11 +112,8 @@ class SendDispatcher:
         # Bytes under way, by client.
         self._held: dict[str, int] = {}
         self._ticking = False
-        # When the next tick is due, whether an answer came since the last one, and until when
-        # deadlines are not judged; seconds of the loop's clock.
+        # When the next tick is due; seconds of the loop's clock.
         self._due_s = 0.0
-        self._heard = False
-        self._hold_until_s = 0.0
 
     def submit(self, request: SendRequest, respond: Respond, *, client: str = "") -> None:
         """Start a request of the connection `client`; `respond` is called once, maybe at once."""
@@ -160,7 +156,6 @@ class SendDispatcher:
             actions = self._attempts.answered(
                 answer.frame_id, answer.numbers, answer.duplicates, answer.failures, now
             )
-        self._heard = True
         self._execute(actions)
 
     def lost(self, partition: int, why: str) -> None:
@@ -318,25 +313,11 @@ class SendDispatcher:
 
     def _tick(self) -> None:
         self._ticking = False
-        if self._may_judge(asyncio.get_running_loop().time()):
-            self._execute(self._attempts.due(now_ms()))
+        late_s = asyncio.get_running_loop().time() - self._due_s
+        if late_s > LATE_S:
+            self._attempts.suspended(int(late_s * 1000), now_ms())
+        self._execute(self._attempts.due(now_ms()))
         self._start_ticking()
-
-    def _may_judge(self, now_s: float) -> bool:
-        """Whether deadlines may be judged: not before the answers that have arrived are read.
-
-        After this process was suspended, they are, when a tick is in time and brought no answer.
-        """
-        heard, self._heard = self._heard, False
-        late = now_s - self._due_s > LATE_S
-        if late and not self._hold_until_s:
-            self._hold_until_s = now_s + HOLD_S_MAX
-        if not self._hold_until_s:
-            return True
-        if now_s < self._hold_until_s and (late or heard):
-            return False
-        self._hold_until_s = 0.0
-        return True
 
 
 def _frame_of(attempt: Attempt, entity: Entity, upstream: Upstream) -> send_frames.Frame:

@@ -196,6 +196,12 @@ class SendFailover:
                 actions += self._gone(attempt, why, now_ms)
         return actions
 
+    def suspended(self, gap_ms: int, now_ms: int) -> None:
+        """Give attempts the time back in which no answer could be read, up to a whole share."""
+        for attempt in self._attempts.values():
+            until_ms = min(attempt.deadline_ms + gap_ms, now_ms + _share_ms(attempt.frame, now_ms))
+            attempt.deadline_ms = max(attempt.deadline_ms, until_ms)
+
     def due(self, now_ms: int) -> list[Action]:
         """Take the passing of time: attempts that got no answer, retries whose moment is here."""
         actions: list[Action] = []
