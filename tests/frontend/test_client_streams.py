@@ -33,3 +33,12 @@ def test_no_more_streams_are_opened_than_are_allowed(monkeypatch: pytest.MonkeyP
             pass
     with streams.opened(Context()):
         pass
+
+
+@pytest.mark.requirement("R421")
+def test_no_stream_is_opened_while_memory_is_short() -> None:
+    streams = ClientStreams(Authenticator(None), 0.0)
+    streams.pressed = True
+
+    with pytest.raises(errors.ServerBusy, match="short of memory"), streams.opened(Context()):
+        pass

@@ -67,6 +67,8 @@ class Client:
         self.flow = StreamFlow(self.connection)
         self.stream = ReceiverStream(front_end, caller, self.flow, merges=merges)
         self.frames: list[list[str]] = []
+        # Whole frames that were read.
+        self.heard = 0
 
     async def say(self, *requests: receiver_pb2.ReceiveStreamRequest) -> None:
         """Write frames."""
@@ -76,7 +78,10 @@ class Client:
                 yield request
             await asyncio.sleep(60)
 
-        self.reader = asyncio.ensure_future(self.stream.read(written()))
+        def heard() -> None:
+            self.heard += 1
+
+        self.reader = asyncio.ensure_future(self.stream.read(written(), heard))
         await settle_down()
 
     async def read(self) -> None:
@@ -116,6 +121,11 @@ async def client() -> AsyncIterator[Client]:
         yield made
         reading.cancel()
         made.reader.cancel()
+
+
+@pytest.mark.requirement("R421")
+def test_each_whole_frame_shows_that_the_stream_is_not_silent(client: Client) -> None:
+    assert client.heard == 2
 
 
 async def test_a_message_comes_with_the_outcome_that_it_was_asked_for_with(client: Client) -> None:

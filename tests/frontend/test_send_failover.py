@@ -114,26 +114,6 @@ def test_a_send_that_is_not_answered_goes_elsewhere(board: Board) -> None:
     assert board.missed == [1]
 
 
-@pytest.mark.requirement("R420")
-def test_time_in_which_no_answer_could_be_read_does_not_count(board: Board) -> None:
-    board.submit(Keys(1))
-    board.pass_time(500)
-
-    for gap_ms in (5_000, 30_000):
-        board.now += gap_ms
-        board.rules.suspended(gap_ms, board.now)
-        board.pass_time(send_failover.GRACE_MS + 100)
-        assert len(board.sent) == 1
-    board.submit(Keys(1), lane=2)
-    board.now += 100
-    board.rules.suspended(5_000, board.now)
-    # Nobody gets more than a whole share, also who came in the gap.
-    board.pass_time(send_failover.ATTEMPT_MS_MAX + send_failover.GRACE_MS)
-
-    assert [attempt.partition for attempt in board.sent[:2]] == [1, 2]
-    assert board.missed == [1, 2]
-
-
 @pytest.mark.requirement("R31")
 def test_an_attempt_takes_two_seconds_or_a_quarter_of_what_is_left(board: Board) -> None:
     board.submit(Keys(1), timeout_ms=60_000)

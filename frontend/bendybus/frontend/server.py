@@ -10,7 +10,7 @@ from prometheus_client import start_http_server
 from bendybus.domain import limits
 from bendybus.frontend.core import idle_entities
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.listeners import client_streams
+from bendybus.frontend.listeners import client_streams, memory_guard
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.management_service import ManagementService
@@ -90,6 +90,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             ),
             group.create_task(authenticator.run(streams.recheck), name="access-policies"),
             group.create_task(memory.give_back(), name="memory"),
+            group.create_task(
+                memory_guard.run(streams, front_end.accounted_bytes), name="memory-guard"
+            ),
         ]
         if directory is not None:
             tasks.append(group.create_task(_watch_tls(directory, front_end), name="tls"))

@@ -6,6 +6,7 @@ glibc keeps what lies between blocks in use: after a burst of large requests a p
 
 import asyncio
 import ctypes
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,11 @@ def trim() -> None:
     found = _trimmer()
     if found is not None:
         found(0)
+
+
+def resident_bytes() -> int | None:
+    """Return how much of this process is in memory; None where the system does not tell."""
+    return _pages() * resource.getpagesize() if _STATM.exists() else None
 
 
 def _trimmer() -> Callable[[int], int] | None:

@@ -86,6 +86,11 @@ class FrontEnd:
         reachable = any(upstream.available for upstream in self.upstreams.values())
         return reachable and self.directory.fingerprint is not None
 
+    def accounted_bytes(self) -> int:
+        """Return the bytes of requests and answers that ledgers know of."""
+        calls = self.calls
+        return calls.requests.held + calls.answers.held + self.sends.bytes_under_way()
+
     def message_bytes_max(self, entity_path: str) -> int:
         """Return the largest message that an entity, or the topic of a subscription, may have."""
         name = subscription_name.family(entity_path.partition("/$")[0].lower())

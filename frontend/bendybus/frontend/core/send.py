@@ -166,6 +166,10 @@ class SendDispatcher:
         """Take note that a partition's circuit breaker opened."""
         self._execute(self._attempts.stalled(partition, why, now_ms()))
 
+    def bytes_under_way(self) -> int:
+        """Return the bytes of all frames that are not answered yet."""
+        return self._bytes
+
     def under_way(self) -> int:
         """Return how many parts of requests wait for partitions."""
         return len(self._attempts)

@@ -64,7 +64,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         """One receiver."""
         async with statuses.errors_as_status(context):
             with (
-                self._streams.opened(context) as caller,
+                self._streams.opened(context) as opened,
                 self._flow.of(context.peer()) as connection,
                 connection.stream() as flow,
             ):
@@ -74,14 +74,14 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 metadata = context.invocation_metadata()
                 merges, heads = merged_frames.read_by(metadata), message_heads.read_by(metadata)
                 async with ReceiverStream(
-                    self._front_end, caller, flow, merges=merges, heads=heads
+                    self._front_end, opened.caller, flow, merges=merges, heads=heads
                 ) as stream:
                     reader = asyncio.get_running_loop().create_task(
-                        stream.read(request_iterator), name="receive-stream-reader"
+                        stream.read(request_iterator, opened.heard), name="receive-stream-reader"
                     )
                     open_ = self._front_end.metrics.connections.track_inprogress()
                     try:
-                        with open_, self._streams.stream(caller, stream.move):
+                        with open_, self._streams.stream(opened, stream.move):
                             async for frame in stream.frames():
                                 yield frame
                     finally:

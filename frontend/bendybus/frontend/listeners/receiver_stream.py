@@ -1,7 +1,7 @@
 """One ReceiveStream of a client: its receiver, its settlements, its answers. No rules here."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final
 
@@ -112,10 +112,15 @@ class ReceiverStream:
         closing = self._session is not None and self._session.closing
         return bool(self._settles) or handing or closing
 
-    async def read(self, requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest]) -> None:
-        """Take what the client says until it ends."""
+    async def read(
+        self,
+        requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest],
+        heard: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take what the client says until it ends; `heard` is called for each frame."""
         try:
             async for request in requests:
+                heard()
                 for part in merged_frames.parts(request):
                     await self._answers.room(ANSWERS_MAX)
                     if not self._answers.finishing:

@@ -14,7 +14,7 @@ from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.frontend.listeners import deadlines, request_values
-from bendybus.frontend.listeners.client_streams import ClientStreams
+from bendybus.frontend.listeners.client_streams import ClientStreams, OpenStream
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
@@ -75,18 +75,18 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         """Send frames; the reader never waits for a partition."""
         async with statuses.errors_as_status(context):
             with (
-                self._streams.opened(context) as caller,
+                self._streams.opened(context) as opened,
                 self._flow.of(context.peer()) as connection,
                 connection.stream() as flow,
             ):
-                async for answer in self._answers(request_iterator, context, caller, flow):
+                async for answer in self._answers(request_iterator, context, opened, flow):
                     yield answer
 
     async def _answers(
         self,
         request_iterator: AsyncIterator[sender_pb2.SendStreamRequest],
         context: Context,
-        caller: Caller,
+        opened: OpenStream,
         flow: StreamFlow,
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         connection, client = flow.connection, context.peer()
@@ -111,6 +111,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         async def read() -> None:
             nonlocal under_way
             async for request in request_iterator:
+                opened.heard()
                 if answers.finishing:
                     # Not answered: the client repeats it on its next stream.
                     continue
@@ -120,7 +121,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 under_way += 1
                 connection.frames += 1
                 if room:
-                    self._submit(caller, client, request, partial(respond, request.frame_id))
+                    self._submit(opened.caller, client, request, partial(respond, request.frame_id))
                 else:
                     respond(request.frame_id, _busy())
 
@@ -130,7 +131,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: answers.finish())
         open_ = self._front_end.metrics.connections.track_inprogress()
-        with open_, self._streams.stream(caller, move):
+        with open_, self._streams.stream(opened, move):
             try:
                 while (answer := await answers.next()) is not None:
                     yield answer

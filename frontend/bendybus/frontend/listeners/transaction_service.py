@@ -38,14 +38,15 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     ) -> AsyncIterator[Response]:
         """Answer one request after the other; the next is read when its answer was written."""
         async with statuses.errors_as_status(context):
-            with self._streams.opened(context) as caller:
+            with self._streams.opened(context) as opened:
                 await context.send_initial_metadata((ADMITTED,))
-                stream = TransactionStream(self._front_end, caller, context.peer())
+                stream = TransactionStream(self._front_end, opened.caller, context.peer())
                 requests = _Requests(request_iterator)
                 open_ = self._front_end.metrics.connections.track_inprogress()
-                with open_, self._streams.stream(caller, requests.end):
+                with open_, self._streams.stream(opened, requests.end):
                     try:
                         while (request := await requests.next()) is not None:
+                            opened.heard()
                             yield await stream.answer(request)
                     finally:
                         # STRICTLY NOT committed: what is open is rolled back with its stream.
