@@ -23,6 +23,7 @@ from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.store.errors import StoreFull
 from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import seeded_ids
+from tests.simulation.turn_work import DECIDE_US_MAX, MeteredStore
 
 PARTITIONS = 4
 START_MS = 1_700_000_000_000
@@ -36,6 +37,7 @@ class Node:
 
     index: int
     store: MemoryStore
+    meter: MeteredStore
     rules: Partition | None = None
     stalled_until: int = 0
     waiting: list[Command] = field(default_factory=list)
@@ -109,7 +111,8 @@ class Partitions(ABC):
 
     def _node(self, index: int) -> Node:
         fingerprint = Fingerprint("sim", "ns", Tier.PREMIUM, PARTITIONS, index)
-        node = Node(index, MemoryStore(fingerprint))
+        store = MemoryStore(fingerprint)
+        node = Node(index, store, MeteredStore(store))
         self._boot(node)
         self._turn(node, [ApplyEntity("setup", [self.entity])])
         return node
@@ -124,7 +127,7 @@ class Partitions(ABC):
         clock_ms = itertools.count(0, 20).__next__
         node.rules = Partition(
             node.store.open(),
-            node.store,
+            node.meter,
             self.clocks(node),
             new_id=self._new_id,
             clock_ms=clock_ms,
@@ -235,6 +238,7 @@ class Partitions(ABC):
     def _commit(self, node: Node, stage: Any) -> None:
         rules, now = node.rules, self.clocks(node)
         assert rules is not None
+        assert node.meter.end(stage.changes) <= DECIDE_US_MAX, "a turn decided for too long"
         # A crash between the commit and the answers: stored, but nobody is told.
         silent = bool(stage.changes) and self.random.random() < self._silent_crashes
         try:
