@@ -21,6 +21,13 @@ def test_what_is_accounted_for_moves_nobody() -> None:
     assert not guard.pressed
 
 
+def test_where_messages_may_be_large_some_are_on_their_way() -> None:
+    guard = MemoryGuard(BASE, 110 * MB)
+
+    assert not guard.look(BASE + 10 * 110 * MB, 0, 1.0)
+    assert guard.look(BASE + 17 * 110 * MB, 0, 1.0)
+
+
 def test_silent_streams_are_moved_until_the_memory_is_free() -> None:
     guard = MemoryGuard(BASE)
 

@@ -91,7 +91,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             group.create_task(authenticator.run(streams.recheck), name="access-policies"),
             group.create_task(memory.give_back(), name="memory"),
             group.create_task(
-                memory_guard.run(streams, front_end.accounted_bytes), name="memory-guard"
+                memory_guard.run(streams, front_end.accounted_bytes, _request_bytes(settings)),
+                name="memory-guard",
             ),
         ]
         if directory is not None:
@@ -119,7 +120,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
 def _server(
     settings: Settings, authenticator: Authenticator, health: Health, front_end: FrontEnd
 ) -> grpc.aio.Server:
-    request_bytes = limits.request_bytes_max(len(settings.partitions))
+    request_bytes = _request_bytes(settings)
     connections = serving.connections_max(settings.max_connections)
     gate = CallGate(
         authenticator, health, front_end.calls, front_end.message_bytes_max, request_bytes
@@ -133,6 +134,10 @@ def _server(
         maximum_concurrent_rpcs=CALLS_MAX,
         interceptors=[gate],
     )
+
+
+def _request_bytes(settings: Settings) -> int:
+    return limits.request_bytes_max(len(settings.partitions))
 
 
 async def _drain(streams: ClientStreams, server: grpc.aio.Server, drain_s: float) -> None:

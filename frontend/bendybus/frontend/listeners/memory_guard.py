@@ -19,8 +19,10 @@ from bendybus.wire import memory
 
 logger = logging.getLogger(__name__)
 CHECK_S: Final = 0.25
-# What a process may hold beside what it had when it was ready, and beside what is accounted for.
+# What a process may hold beside what it had when it was ready, and beside what is accounted for;
+# and as many requests on their way as this, where they may be large.
 FREE_BYTES: Final = 256 * MB
+FREE_REQUESTS: Final = 16
 # In memory a byte of a request is there as it came and as it was parsed.
 COPIES: Final = 2
 # A stream without a whole frame for so long may hold part of one.
@@ -32,7 +34,8 @@ PAUSE_S: Final = 1.5
 class MemoryGuard:
     """Decides when no more streams are opened, and when silent ones are moved. Pure."""
 
-    def __init__(self, base_bytes: int) -> None:
+    def __init__(self, base_bytes: int, request_bytes: int = 0) -> None:
+        self._free_bytes = max(FREE_BYTES, FREE_REQUESTS * request_bytes)
         # Whether more is in memory than is accounted for.
         self.pressed = False
         self._base_bytes = base_bytes
@@ -44,7 +47,7 @@ class MemoryGuard:
         """Take what is in memory; return whether silent streams are to be moved."""
         self._base_bytes = min(self._base_bytes, resident_bytes)
         self._resident_bytes = resident_bytes
-        over = resident_bytes > self._base_bytes + COPIES * accounted_bytes + FREE_BYTES
+        over = resident_bytes > self._base_bytes + COPIES * accounted_bytes + self._free_bytes
         if over and not self.pressed:
             self._again_s, self._vain_s = now_s, now_s + PAUSE_S
         self.pressed = over
@@ -61,12 +64,17 @@ class MemoryGuard:
             self.pressed, self._base_bytes = False, self._resident_bytes
 
 
-async def run(streams: ClientStreams, accounted_bytes: Callable[[], int]) -> None:
-    """Look at the memory of this process until cancelled; nothing where the system tells none."""
+async def run(
+    streams: ClientStreams, accounted_bytes: Callable[[], int], request_bytes: int
+) -> None:
+    """Look at the memory of this process until cancelled; nothing where the system tells none.
+
+    `request_bytes`: the largest request that the server takes.
+    """
     resident = memory.resident_bytes()
     if resident is None:
         return
-    guard = MemoryGuard(resident)
+    guard = MemoryGuard(resident, request_bytes)
     while True:
         await asyncio.sleep(CHECK_S)
         if streams.pressed:
