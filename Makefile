@@ -220,13 +220,13 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/image.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --no-emit-options --extra server --extra operator --extra speed --constraint requirements/dev.txt \
+	  --no-emit-options --extra broker --extra operator --extra speed --constraint requirements/dev.txt \
 	  --output-file - pyproject.toml | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/image.txt; rm "$$out"
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/spark.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --no-emit-options --extra spark --extra server --constraint requirements/dev.txt --output-file - \
+	  --no-emit-options --extra spark --extra broker --constraint requirements/dev.txt --output-file - \
 	  pyproject.toml requirements/spark.in | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/spark.txt; rm "$$out"
 	@$(PY) -m tools.select_pins

@@ -18,6 +18,7 @@ from bendybus.cli.commands import (
     process_commands,
     send_command,
     session_commands,
+    store_commands,
 )
 from bendybus.cli.errors import UsageError
 
@@ -93,7 +94,7 @@ def choose(
 app.command("up", rich_help_panel=_LOCAL)(process_commands.up)
 app.command("ps", rich_help_panel=_LOCAL)(process_commands.ps)
 app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=_LOCAL)
-app.add_typer(process_commands.store_app, name="store", rich_help_panel=_LOCAL)
+app.add_typer(store_commands.store_app, name="store", rich_help_panel=_LOCAL)
 app.command("apply", rich_help_panel=_ENTITIES)(entity_commands.apply)
 app.command("get", rich_help_panel=_ENTITIES)(get_command.get)
 app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_ENTITIES)

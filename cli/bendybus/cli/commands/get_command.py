@@ -8,7 +8,8 @@ import typer
 
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import completion, rule_commands, topic_commands
-from bendybus.cli.commands.entity_commands import OutputOption, connected
+from bendybus.cli.commands.entity_commands import connected
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, queue_views
 from bendybus.cli.output.printing import Output
@@ -68,7 +69,7 @@ def get(
             raise UsageError(f"Give one name: get {what}, or get queue {what} (got {name!r}, too).")
     with connected(context) as bus:
         while True:
-            if watch and output in (Output.TABLE, Output.WIDE):
+            if watch and not output.structured:
                 printing.clear()
             shown(bus)
             if not watch:

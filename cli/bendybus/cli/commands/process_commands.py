@@ -1,13 +1,11 @@
-"""`up`, `ps`, `partition stop|start`, `store …`: the processes of a bus on this machine."""
+"""`up`, `ps`, `partition stop|start`: the processes of a bus on this machine."""
 
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -16,19 +14,18 @@ from bendybus.cli.bus.apply_manifests import Change, Outcome
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.manifest_entities import ManifestEntities
-from bendybus.cli.errors import SERVER_MODULES, NotFound, UsageError, need_extra
+from bendybus.cli.commands.output_option import OutputOption
+from bendybus.cli.errors import SERVER_MODULES, UsageError, need_extra
 from bendybus.cli.local import control, data_directory, supervisor
 from bendybus.cli.local.programs import Programs
 from bendybus.cli.output import printing
-from bendybus.cli.output.printing import OUTPUT_HELP, Output
+from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import Bundle
 from bendybus.domain import subscription_name
 from bendybus.v1 import management_pb2 as pb
 
-_STORE_PASSES: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 partition_app = typer.Typer(help="Stop and start a partition, to see what an outage does.")
-store_app = typer.Typer(help="Inspect a copy of a partition's file.")
 
 Files = Annotated[
     list[Path],
@@ -42,7 +39,6 @@ UpFiles = Annotated[
         help="Manifests: a YAML file, a folder of them, or - for stdin; none: an empty bus.",
     ),
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
 
 
 def up(
@@ -58,16 +54,14 @@ def up(
     processes: Annotated[
         int | None, typer.Option(help="Partition servers; default: one per core.")
     ] = None,
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run a bus on this machine until Ctrl-C: that of the manifests, or a small one."""
     choice: Choice = context.obj
     bus_choice.refuse_cluster(choice, "up", "helm install, then kubectl apply -f FILE.")
     if files and queue:
         raise UsageError("--queue: is for a bus without manifests; add a Queue to those instead.")
-    run_up(
-        *(files, choice), queues=queue, data=data, port=port, processes=processes, as_json=as_json
-    )
+    run_up(*(files, choice), queues=queue, data=data, port=port, processes=processes, output=output)
 
 
 def run_up(
@@ -78,7 +72,7 @@ def run_up(
     data: Path | None = None,
     port: int = 7480,
     processes: int | None = None,
-    as_json: bool = False,
+    output: Output = Output.TABLE,
     programs: Programs | None = None,
 ) -> None:
     """Run a bus in the foreground; tests pass other programs."""
@@ -97,7 +91,7 @@ def run_up(
         supervisor.check_port(port)
         identity = data_directory.identify(directory, namespace)
         settings = supervisor.Settings(directory, count, port=port, programs=programs or Programs())
-        asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, as_json))
+        asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, output))
 
 
 def _cores() -> int:
@@ -107,7 +101,7 @@ def _cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool) -> None:
+async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, output: Output) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, boss.stop)
@@ -117,7 +111,7 @@ async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool)
         outcomes, partitions = await asyncio.to_thread(_apply, facts["connection_string"], bundle)
         for sentence in unavailable_partitions.told(partitions, ready.logs()):
             printing.note(sentence)
-        _say_ready(facts, bundle, outcomes, as_json)
+        _say_ready(facts, bundle, outcomes, output)
 
     await boss.run(when_ready)
 
@@ -133,7 +127,7 @@ def _apply(
 
 
 def _say_ready(
-    facts: dict[str, Any], bundle: Bundle, outcomes: Sequence[Outcome], as_json: bool
+    facts: dict[str, Any], bundle: Bundle, outcomes: Sequence[Outcome], output: Output
 ) -> None:
     for outcome in outcomes:
         if outcome.step.change is Change.KEPT:
@@ -143,9 +137,9 @@ def _say_ready(
                 f"{kind} {name!r} is in no manifest any more; it is kept. Remove it with "
                 f"bendybus delete {kind} {' '.join(parts)}"
             )
-    if as_json:
+    if output.structured:
         keys = ("connection_string", "endpoint", "data", "processes", "metrics")
-        printing.json_line({key: facts[key] for key in keys})
+        printing.structured({key: facts[key] for key in keys}, output)
         return
     printing.note(f"Connection string: {facts['connection_string']}")
     printing.note(f"Metrics: {_metrics_told(facts['metrics'])}")
@@ -167,16 +161,15 @@ def _metrics_told(metrics: dict[str, str]) -> str:
 
 def ps(
     context: typer.Context,
-    output: Annotated[Output, typer.Option("--output", "-o", help=OUTPUT_HELP)] = Output.TABLE,
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the processes of the bus on this machine, live."""
     bus_choice.refuse_cluster(context.obj, "ps", "kubectl get pods -l bendybus.io/bus=NAME")
     run = bus_choice.local_bus(context.obj)
     processes = control.ask(run["control"], {"action": "ps"})["processes"]
-    if as_json or output in (Output.JSON, Output.YAML):
+    if output.structured:
         for process in processes:
-            printing.structured(process, Output.JSON if as_json else output)
+            printing.structured(process, output)
         return
     wide = output is Output.WIDE
     columns: list[str | Column] = ["ROLE", "PID", Column("PARTITIONS", wrap=10), "STATE"]
@@ -228,12 +221,12 @@ def _duration(seconds: float) -> str:
 def partition_stop(
     context: typer.Context,
     partition: Annotated[int, typer.Argument(help="Index of the partition, from 0.")],
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Kill the process that hosts a partition (SIGKILL) and hold it down."""
     answer = _ask_about(context, "stop", partition)
-    if as_json:
-        printing.json_line(answer)
+    if output.structured:
+        printing.structured(answer, output)
         return
     # 0: it was down before.
     killed = f" (pid {answer['pid']} killed)" if answer["pid"] else ""
@@ -247,12 +240,12 @@ def partition_stop(
 def partition_start(
     context: typer.Context,
     partition: Annotated[int, typer.Argument(help="Index of the partition, from 0.")],
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Start the process of a partition again and wait until it serves."""
     answer = _ask_about(context, "start", partition)
-    if as_json:
-        printing.json_line(answer)
+    if output.structured:
+        printing.structured(answer, output)
         return
     others = _others(answer, partition)
     printing.line(f"Partition {partition} serves again (pid {answer['pid']}){others}.")
@@ -268,66 +261,3 @@ def _ask_about(context: typer.Context, action: str, partition: int) -> dict[str,
 def _others(answer: dict[str, Any], partition: int) -> str:
     others = [str(other) for other in answer["partitions"] if other != partition]
     return f", and with it {', '.join(others)} of the same process" if others else ""
-
-
-def _store(context: typer.Context, action: str, file: str, *more: str) -> None:
-    instead = (
-        f"kubectl exec NAME-partition-N -- python3 -m bendybus.partition_server store {action} "
-        "/var/lib/bendybus/partition-NN.db"
-    )
-    bus_choice.refuse_cluster(context.obj, f"store {action}", instead)
-    need_extra("server", SERVER_MODULES, f"bendybus store {action}")
-    path = Path(file)
-    if file.isdecimal() and _is_missing(path):
-        path = _store_file(context.obj, int(file))
-    if _is_missing(path):
-        raise NotFound(f"{path} does not exist. Name a partition's file, or its index.")
-    command = [sys.executable, "-m", "bendybus.partition_server", "store", action, str(path)]
-    done = subprocess.run([*command, *more, *context.args], check=False)
-    if done.returncode:
-        raise typer.Exit(done.returncode)
-
-
-def _is_missing(path: Path) -> bool:
-    """Whether the file does not exist; missing permission is reported by the command itself."""
-    try:
-        return not path.exists()
-    except PermissionError:
-        return False
-
-
-def _store_file(choice: Choice, partition: int) -> Path:
-    """Return the file of a partition: in --data, else of the bus that runs."""
-    folder = choice.data or Path(bus_choice.local_bus(choice)["data"])
-    return folder / f"partition-{partition:02}.db"
-
-
-StoreFile = Annotated[str, typer.Argument(help="partition-NN.db, or the index of a partition.")]
-
-
-@store_app.command("inspect", context_settings=_STORE_PASSES)
-def store_inspect(context: typer.Context, file: StoreFile) -> None:
-    """Show what a partition's file holds: whose it is, tables, queues, counts."""
-    _store(context, "inspect", file)
-
-
-@store_app.command("check", context_settings=_STORE_PASSES)
-def store_check(context: typer.Context, file: StoreFile) -> None:
-    """Check the integrity of a partition's file."""
-    _store(context, "check", file)
-
-
-@store_app.command("export", context_settings=_STORE_PASSES)
-def store_export(context: typer.Context, file: StoreFile) -> None:
-    """Write the messages of a partition's file as JSON lines."""
-    _store(context, "export", file)
-
-
-@store_app.command("copy", context_settings=_STORE_PASSES)
-def store_copy(
-    context: typer.Context,
-    file: StoreFile,
-    to: Annotated[str, typer.Argument(help="A new file, or - for standard output.")],
-) -> None:
-    """Back a partition's file up, also while it is in use."""
-    _store(context, "copy", file, to)

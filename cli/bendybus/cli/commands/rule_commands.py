@@ -7,8 +7,9 @@ import typer
 
 from bendybus.cli.bus import dry_runs, topics
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import entity_commands, process_commands, topic_commands
-from bendybus.cli.commands.entity_commands import DryRun, OutputOption, Yes
+from bendybus.cli.commands import entity_commands, topic_commands
+from bendybus.cli.commands.entity_commands import DryRun, Yes
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.commands.topic_commands import Name, TopicName
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, rule_views
@@ -49,7 +50,7 @@ def create_rule(
     nothing: Annotated[bool, typer.Option("--none", help="Takes no message.")] = False,
     action: Annotated[str | None, typer.Option(help="How the copy differs: SET a = 1.")] = None,
     dry_run: DryRun = False,
-    as_json: process_commands.JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a rule of a subscription; without a filter, it takes every message."""
     topic_commands.refuse_on_a_cluster(context, "create rule")
@@ -68,7 +69,7 @@ def create_rule(
             dry_runs.create_rule(bus, topic, subscription, wanted)
         else:
             answer = topics.create_rule(bus, topic, subscription, wanted)
-    topic_commands.say_created("Rule", rule, answer, as_json)
+    topic_commands.say_created("Rule", rule, answer, output)
 
 
 @entity_commands.describe_app.command("rule")

@@ -6,8 +6,9 @@ import typer
 
 from bendybus.cli.bus import dry_runs, setting_texts, topics
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import entity_commands, process_commands
-from bendybus.cli.commands.entity_commands import DryRun, OutputOption, Yes
+from bendybus.cli.commands import entity_commands
+from bendybus.cli.commands.entity_commands import DryRun, Yes
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, queue_views, rule_views, topic_views
 from bendybus.cli.output.printing import Output
@@ -44,7 +45,7 @@ def create_topic(
     fields: Fields = None,
     migrated: entity_commands.Migrated = False,
     dry_run: DryRun = False,
-    as_json: process_commands.JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a topic without a manifest."""
     given = list(fields or ())
@@ -58,7 +59,7 @@ def create_topic(
             dry_runs.create_queue_or_topic(bus, name)
         else:
             answer = topics.create_topic(bus, name, wanted, migrated=migrated)
-    say_created("Topic", name, answer, as_json)
+    say_created("Topic", name, answer, output)
 
 
 @entity_commands.create_app.command("subscription")
@@ -68,7 +69,7 @@ def create_subscription(
     name: Name,
     fields: Fields = None,
     dry_run: DryRun = False,
-    as_json: process_commands.JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a subscription of a topic without a manifest."""
     refuse_on_a_cluster(context, "create subscription")
@@ -81,7 +82,7 @@ def create_subscription(
             dry_runs.create_subscription(bus, topic, name)
         else:
             answer = topics.create_subscription(bus, topic, name, wanted)
-    say_created("Subscription", subscription_name.compose(topic, name), answer, as_json)
+    say_created("Subscription", subscription_name.compose(topic, name), answer, output)
 
 
 @entity_commands.describe_app.command("topic")
@@ -111,7 +112,7 @@ def describe_subscription(
     rules = entities.description_from_proto(found.description).rules
     extra: list[tuple[str, object]] = [("topic", found.topic_name), ("rules", len(rules))]
     _describe(found, facts, extra, output)
-    if output in (Output.TABLE, Output.WIDE):
+    if not output.structured:
         printing.line("")
         rule_views.table(rules)
 
@@ -177,7 +178,7 @@ def show(
 def _describe(
     found: Any, facts: dict[str, Any], extra: list[tuple[str, object]], output: Output
 ) -> None:
-    if output in (Output.JSON, Output.YAML):
+    if output.structured:
         printing.structured(facts, output)
         return
     rows: list[tuple[str, object]] = [
@@ -207,15 +208,13 @@ def _held(found: Any) -> int:
     )
 
 
-def say_created(kind: str, name: str, answer: Any, as_json: bool) -> None:
+def say_created(kind: str, name: str, answer: Any, output: Output) -> None:
     """Print what was made; no answer: a dry run."""
     away = missing(answer) if answer is not None else []
-    if as_json:
-        facts = {"kind": kind, "name": name, "change": "created", "dry_run": answer is None}
-        printing.json_line({**facts, "unreached_partitions": away})
-        return
+    facts = {"kind": kind, "name": name, "change": "created", "dry_run": answer is None}
     tail = " (dry run)" if answer is None else entity_commands.lagging(away)
-    printing.line(f"{kind.lower()} {name!r}: created{tail}")
+    sentence = f"{kind.lower()} {name!r}: created{tail}"
+    printing.result({**facts, "unreached_partitions": away}, sentence, output)
 
 
 def missing(answer: Any) -> list[int]:
