@@ -27,7 +27,7 @@ def main() -> int:
             Choice("", None, dict(os.environ)),
             data=Path(data),
             port=int(port),
-            processes=2,
+            sizes=process_commands.Sizes(2, 3 if "--three" in flags else 1),
             output=Output.JSON if "--json" in flags else Output.TABLE,
             programs=programs(Path(data)),
         )

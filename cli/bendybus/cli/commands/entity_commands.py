@@ -62,7 +62,7 @@ SourceName = Annotated[
     str,
     typer.Argument(
         help="Name of the queue, or TOPIC/Subscriptions/NAME.",
-        autocompletion=completion.queue_names,
+        autocompletion=completion.source_names,
     ),
 ]
 

@@ -23,7 +23,7 @@ def get(
         str,
         typer.Argument(
             help="queues, topics, subscriptions or rules, or the name of a queue.",
-            autocompletion=completion.queues_or_a_name,
+            autocompletion=completion.kinds_or_a_queue,
         ),
     ] = "queues",
     name: Annotated[
@@ -31,13 +31,15 @@ def get(
         typer.Argument(
             metavar="[name]",
             help="get queue NAME is get NAME; get topic NAME; get subscriptions [TOPIC].",
-            autocompletion=completion.queue_names,
+            autocompletion=completion.names_of_a_kind,
         ),
     ] = "",
     within: Annotated[
         str,
         typer.Argument(
-            metavar="[subscription]", help="get subscription TOPIC NAME; get rules TOPIC NAME."
+            metavar="[subscription]",
+            help="get subscription TOPIC NAME; get rules TOPIC NAME.",
+            autocompletion=completion.subscription_names,
         ),
     ] = "",
     output: OutputOption = Output.TABLE,

@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from bendybus.cli import endpoint
 from bendybus.cli.bus import apply_manifests, bus_choice, manifests, unavailable_partitions
 from bendybus.cli.bus.apply_manifests import Change, Outcome
 from bendybus.cli.bus.bus_choice import Choice
@@ -41,6 +43,14 @@ UpFiles = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many processes of each role; `partition_servers` None: one per core."""
+
+    partition_servers: int | None = None
+    front_ends: int = 1
+
+
 def up(
     context: typer.Context,
     files: UpFiles = [],  # noqa: B006
@@ -54,6 +64,9 @@ def up(
     processes: Annotated[
         int | None, typer.Option(help="Partition servers; default: one per core.")
     ] = None,
+    front_ends: Annotated[
+        int, typer.Option(help="Front ends, at --port and the ports after it.")
+    ] = 1,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Run a bus on this machine until Ctrl-C: that of the manifests, or a small one."""
@@ -61,7 +74,8 @@ def up(
     bus_choice.refuse_cluster(choice, "up", "helm install, then kubectl apply -f FILE.")
     if files and queue:
         raise UsageError("--queue: is for a bus without manifests; add a Queue to those instead.")
-    run_up(*(files, choice), queues=queue, data=data, port=port, processes=processes, output=output)
+    sizes = Sizes(processes, front_ends)
+    run_up(*(files, choice), queues=queue, data=data, port=port, sizes=sizes, output=output)
 
 
 def run_up(
@@ -71,7 +85,7 @@ def run_up(
     queues: Sequence[str] = (),
     data: Path | None = None,
     port: int = 7480,
-    processes: int | None = None,
+    sizes: Sizes | None = None,
     output: Output = Output.TABLE,
     programs: Programs | None = None,
 ) -> None:
@@ -82,15 +96,22 @@ def run_up(
     namespace = bundle.namespace
     root = data_directory.root(choice.environment)
     directory = (data or choice.data or root / namespace.name).absolute()
-    cores = _cores()
-    count = min(cores, namespace.partition_count) if processes is None else processes
+    sizes = sizes or Sizes()
+    wanted = sizes.partition_servers
+    count = min(_cores(), namespace.partition_count) if wanted is None else wanted
     if not 1 <= count <= namespace.partition_count:
         raise UsageError(f"--processes: {count} is outside 1 to {namespace.partition_count}.")
     with data_directory.held(directory):
         # Behind the folder's lock: the bus that runs on it is a better reason than its port.
-        supervisor.check_port(port)
+        supervisor.check_ports(port, sizes.front_ends)
         identity = data_directory.identify(directory, namespace)
-        settings = supervisor.Settings(directory, count, port=port, programs=programs or Programs())
+        settings = supervisor.Settings(
+            directory,
+            count,
+            port=port,
+            front_ends=sizes.front_ends,
+            programs=programs or Programs(),
+        )
         asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, output))
 
 
@@ -138,10 +159,12 @@ def _say_ready(
                 f"bendybus delete {kind} {' '.join(parts)}"
             )
     if output.structured:
-        keys = ("connection_string", "endpoint", "data", "processes", "metrics")
+        keys = ("connection_string", "endpoint", "endpoints", "data", "processes", "metrics")
         printing.structured({key: facts[key] for key in keys}, output)
         return
     printing.note(f"Connection string: {facts['connection_string']}")
+    for address in facts["endpoints"][1:]:
+        printing.note(f"The same bus: {endpoint.local(address)}")
     printing.note(f"Metrics: {_metrics_told(facts['metrics'])}")
     namespace = bundle.namespace
     implicit = ", implied: no BusNamespace was given" if bundle.implicit else ""
@@ -172,7 +195,12 @@ def ps(
             printing.structured(process, output)
         return
     wide = output is Output.WIDE
-    columns: list[str | Column] = ["ROLE", "PID", Column("PARTITIONS", wrap=10), "STATE"]
+    columns: list[str | Column] = [
+        Column("NAME", text=True),
+        "PID",
+        Column("PARTITIONS", wrap=10),
+        "STATE",
+    ]
     columns += ["RESTARTS", "UPTIME", "RSS", "CPU"]
     columns += ["ADDRESS", "METRICS"] if wide else []
     printing.table(columns, [_process_row(process, wide) for process in processes])
@@ -182,7 +210,7 @@ def _process_row(process: dict[str, Any], wide: bool) -> list[object]:
     # Where the system does not tell, as on macOS, there is nothing to show.
     known = bool(process["rss_bytes"])
     row = [
-        process["role"],
+        process["name"],
         process["pid"] or None,
         _ranges(process["partitions"]) or None,
         process["state"],

@@ -7,7 +7,7 @@ import typer
 
 from bendybus.cli.bus import dry_runs, topics
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import entity_commands, topic_commands
+from bendybus.cli.commands import completion, entity_commands, topic_commands
 from bendybus.cli.commands.entity_commands import DryRun, Yes
 from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.commands.topic_commands import Name, TopicName
@@ -27,7 +27,13 @@ from bendybus.domain.filters.rule import (
 )
 
 WORDS: Final = ("rule", "rules")
-RuleName = Annotated[str, typer.Argument(help="Name of the rule within its subscription.")]
+RuleName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of the rule within its subscription.", autocompletion=completion.rule_names
+    ),
+]
+NewRule = Annotated[str, typer.Argument(help="Name of the rule within its subscription.")]
 _FIELDS: Final = {name.replace("_", "-"): name for name in rules.SYSTEM_PROPERTIES}
 # Other spellings: as in filters, and as `send --property` has them.
 _SPELLINGS: Final = {name.replace("-", ""): name for name in _FIELDS} | {"subject": "label"}
@@ -38,7 +44,7 @@ def create_rule(
     context: typer.Context,
     topic: TopicName,
     subscription: Name,
-    rule: RuleName,
+    rule: NewRule,
     sql: Annotated[str | None, typer.Option(help="Takes messages for which this is true.")] = None,
     equal: Annotated[
         list[str] | None,

@@ -26,7 +26,9 @@ def send(
     context: typer.Context,
     queue: Annotated[
         str,
-        typer.Argument(help="Name of the queue or topic.", autocompletion=completion.queue_names),
+        typer.Argument(
+            help="Name of the queue or topic.", autocompletion=completion.destination_names
+        ),
     ],
     body: Annotated[
         str | None, typer.Argument(help="The body; without it, or -: --from-file or stdin.")

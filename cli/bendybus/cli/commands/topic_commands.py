@@ -6,7 +6,7 @@ import typer
 
 from bendybus.cli.bus import dry_runs, setting_texts, topics
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import entity_commands
+from bendybus.cli.commands import completion, entity_commands
 from bendybus.cli.commands.entity_commands import DryRun, Yes
 from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
@@ -21,8 +21,19 @@ from bendybus.wire import entities
 
 TOPIC_WORDS: Final = ("topic", "topics")
 SUBSCRIPTION_WORDS: Final = ("subscription", "subscriptions", "sub", "subs")
-TopicName = Annotated[str, typer.Argument(help="Name of the topic.")]
-Name = Annotated[str, typer.Argument(help="Name of the subscription within its topic.")]
+TopicName = Annotated[
+    str, typer.Argument(help="Name of the topic.", autocompletion=completion.topic_names)
+]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="Name of the subscription within its topic.",
+        autocompletion=completion.subscription_names,
+    ),
+]
+# Of what does not exist yet.
+NewName = Annotated[str, typer.Argument(help="Name of the topic.")]
+NewSubscription = Annotated[str, typer.Argument(help="Name of the subscription within its topic.")]
 Fields = Annotated[
     list[str] | None,
     typer.Option("--set", help="FIELD=VALUE, as in a manifest: autoDeleteOnIdle=P1D."),
@@ -35,7 +46,7 @@ _SHARES: Final = (
 @entity_commands.create_app.command("topic")
 def create_topic(
     context: typer.Context,
-    name: TopicName,
+    name: NewName,
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="Spread over all partitions; cannot be changed.")
     ] = False,
@@ -66,7 +77,7 @@ def create_topic(
 def create_subscription(
     context: typer.Context,
     topic: TopicName,
-    name: Name,
+    name: NewSubscription,
     fields: Fields = None,
     dry_run: DryRun = False,
     output: OutputOption = Output.TABLE,
