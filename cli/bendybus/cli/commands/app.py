@@ -14,12 +14,14 @@ from bendybus.cli.commands import (
     context_commands,
     entity_commands,
     get_command,
+    log_command,
     message_commands,
     pipeline_command,
     process_commands,
     send_command,
     session_commands,
     store_commands,
+    top_command,
 )
 from bendybus.cli.errors import UsageError
 
@@ -100,11 +102,13 @@ def choose(
 
 app.command("up", rich_help_panel=_LOCAL)(process_commands.up)
 app.command("ps", rich_help_panel=_LOCAL)(process_commands.ps)
+app.command("logs", rich_help_panel=_LOCAL)(log_command.logs)
 app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=_LOCAL)
 app.add_typer(store_commands.store_app, name="store", rich_help_panel=_LOCAL)
 app.add_typer(context_commands.context_app, name="context", rich_help_panel=_ENTITIES)
 app.command("apply", rich_help_panel=_ENTITIES)(entity_commands.apply)
 app.command("get", rich_help_panel=_ENTITIES)(get_command.get)
+app.command("top", rich_help_panel=_ENTITIES)(top_command.top)
 app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_ENTITIES)
 app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_ENTITIES)
 app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_ENTITIES)
