@@ -82,6 +82,10 @@ chaos: install ## Break a bus by seeds under load and judge the history: ARGS="-
 mutants: install ## Break the code at each requirement, and some of it mechanically: a test must fail (25 minutes)
 	@$(PY) -m tests.mutants $(ARGS)
 
+.PHONY: azure-samples
+azure-samples: install ## Run the samples of azure-servicebus against a local bus (8 minutes, network)
+	@$(PY) -m tools.azure_samples $(ARGS)
+
 .PHONY: e2e
 e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (15 minutes)
 	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \
