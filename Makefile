@@ -83,7 +83,7 @@ mutants: install ## Break the code at each requirement, and some of it mechanica
 	@$(PY) -m tests.mutants $(ARGS)
 
 .PHONY: azure-samples
-azure-samples: install ## Run the samples of azure-servicebus against a local bus (8 minutes, network)
+azure-samples: install ## Run the samples of azure-servicebus against a local bus (9 minutes, network)
 	@$(PY) -m tools.azure_samples $(ARGS)
 
 .PHONY: e2e
