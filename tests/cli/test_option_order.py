@@ -64,3 +64,12 @@ def test_the_old_spelling_of_json_is_taken_where_there_is_an_output() -> None:
     ]
     assert option_order.ordered(["send", "-p", "--json"], ROOT) == ["send", "-p", "--json"]
     assert option_order.ordered(["delete", "queue", "--json"], ROOT)[-1] == "--json"
+
+
+@pytest.mark.parametrize(("path", "command"), [*_results(ROOT)], ids=str)
+def test_no_help_begins_as_if_the_name_of_its_option_were_read_before_it(
+    path: tuple[str, ...], command: Any
+) -> None:
+    helps = [getattr(each, "help", None) or "" for each in command.params]
+
+    assert [each for each in helps if each.startswith(("Of ", "of ", "By ", "From which"))] == []

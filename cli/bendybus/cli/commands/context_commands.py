@@ -41,7 +41,7 @@ def context_use(
         str,
         typer.Argument(help="Name of the context.", autocompletion=completion.context_names),
     ] = "",
-    none: Annotated[bool, typer.Option("--none", help="Use none: the local bus again.")] = False,
+    none: Annotated[bool, typer.Option("--none", help="Use no context.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Use a context for all commands that name no bus themselves."""

@@ -156,10 +156,10 @@ def create_queue(
         bool, typer.Option("--partitioned", help="Spread over all partitions; cannot be changed.")
     ] = False,
     detect_duplicates: Annotated[
-        bool, typer.Option("--detect-duplicates", help="By MessageId; cannot be changed.")
+        bool, typer.Option("--detect-duplicates", help="Use MessageId; cannot be changed.")
     ] = False,
     requires_session: Annotated[
-        bool, typer.Option("--requires-session", help="Receive by session; cannot be changed.")
+        bool, typer.Option("--requires-session", help="Require sessions; cannot be changed.")
     ] = False,
     fields: Annotated[
         list[str] | None,

@@ -44,7 +44,7 @@ def get(
     ] = "",
     output: OutputOption = Output.TABLE,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Orphaned queues, too: their manifests are gone.")
+        bool, typer.Option("--all", "-a", help="Include queues whose manifests were deleted.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     interval: Annotated[

@@ -152,10 +152,11 @@ def purge(
     dead_letters: DeadLetters = False,
     undelivered: Undelivered = False,
     states: Annotated[
-        list[PurgedState] | None, typer.Option("--state", help="Only in this state. Repeatable.")
+        list[PurgedState] | None,
+        typer.Option("--state", help="Only messages in this state. Repeatable."),
     ] = None,
     older_than: Annotated[
-        str, typer.Option(help="Only enqueued, or scheduled, longer ago: PT1H, P7D, …")
+        str, typer.Option(help="Only messages enqueued or scheduled longer ago: PT1H, P7D.")
     ] = "",
     yes: entity_commands.Yes = False,
     dry_run: entity_commands.DryRun = False,
@@ -229,11 +230,12 @@ def deadletter_resubmit(
     most: Most = _ALL,
     wait: Wait = 2.0,
     numbers: Annotated[
-        list[int] | None, typer.Option("--number", min=1, help="Only the one of this number.")
+        list[int] | None,
+        typer.Option("--number", min=1, help="Only this sequence number; repeatable."),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE: only where reason, subject, … or a property is this."),
+        typer.Option(help="NAME=VALUE: only if reason, subject, … or a property has this value."),
     ] = None,
     undelivered: Undelivered = False,
     to: Annotated[

@@ -62,10 +62,10 @@ def up(
     ] = None,
     port: Annotated[int, typer.Option(help="Front-end port (0: any free port).")] = 7480,
     processes: Annotated[
-        int | None, typer.Option(help="Partition servers; default: one per core.")
+        int | None, typer.Option(help="Number of partition servers; default: one per core.")
     ] = None,
     front_ends: Annotated[
-        int, typer.Option(help="Front ends, at --port and the ports after it.")
+        int, typer.Option(help="Number of front ends, at --port and the following ports.")
     ] = 1,
     output: OutputOption = Output.TABLE,
 ) -> None:

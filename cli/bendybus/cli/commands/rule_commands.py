@@ -45,16 +45,16 @@ def create_rule(
     topic: TopicName,
     subscription: Name,
     rule: NewRule,
-    sql: Annotated[str | None, typer.Option(help="Takes messages for which this is true.")] = None,
+    sql: Annotated[str | None, typer.Option(help="SQL filter: match if this is true.")] = None,
     equal: Annotated[
         list[str] | None,
         typer.Option(
             "--equal",
-            help="PROPERTY=TEXT, or label=TEXT, session-id=TEXT …: takes messages that have all.",
+            help="PROPERTY=TEXT, or label=TEXT, session-id=TEXT …: match if all are equal.",
         ),
     ] = None,
-    nothing: Annotated[bool, typer.Option("--none", help="Takes no message.")] = False,
-    action: Annotated[str | None, typer.Option(help="How the copy differs: SET a = 1.")] = None,
+    nothing: Annotated[bool, typer.Option("--none", help="Match no message.")] = False,
+    action: Annotated[str | None, typer.Option(help="SQL action on the copy: SET a = 1.")] = None,
     dry_run: DryRun = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

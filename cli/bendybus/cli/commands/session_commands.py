@@ -41,10 +41,8 @@ def session_state(
     context: typer.Context,
     queue: SourceName,
     session_id: SessionName,
-    text: Annotated[
-        str | None, typer.Option("--set", help="Keep this text for the session.")
-    ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Keep nothing for it.")] = False,
+    text: Annotated[str | None, typer.Option("--set", help="Set the state to this text.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Clear the state.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what receivers keep for a session, which must not be locked; or set or clear it."""

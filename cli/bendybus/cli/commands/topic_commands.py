@@ -51,7 +51,7 @@ def create_topic(
         bool, typer.Option("--partitioned", help="Spread over all partitions; cannot be changed.")
     ] = False,
     detect_duplicates: Annotated[
-        bool, typer.Option("--detect-duplicates", help="By MessageId; cannot be changed.")
+        bool, typer.Option("--detect-duplicates", help="Use MessageId; cannot be changed.")
     ] = False,
     fields: Fields = None,
     migrated: entity_commands.Migrated = False,
