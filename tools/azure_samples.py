@@ -43,6 +43,13 @@ NOT_RUN: Final = {
 ENDLESS: Final = "waits for messages without end; stopped while it waits"
 # They iterate over a receiver that has no longest wait.
 CANNOT_END: Final = ("receive_iterator_queue", "failure_and_recovery")
+# What their last step asks of this client, which has no AMQP, and how the step fails.
+IN_PART: Final = {
+    "sample_code_servicebus": (
+        "not a valid bendybus.v1.Message",
+        "all but its last step, which decodes bytes of AMQP",
+    )
+}
 # Their subscription must have sessions.
 IN_SESSIONS: Final = ("list_sessions",)
 _BODY: Final = "for those who receive"
@@ -101,7 +108,8 @@ class Outcome:
     @property
     def row(self) -> tuple[str, str, str, str]:
         """Return the row of the table."""
-        result = "not run" if self.passed is None else "passed" if self.passed else "FAILED"
+        unknown = "in part" if self.took_s else "not run"
+        result = unknown if self.passed is None else "passed" if self.passed else "FAILED"
         return (self.sample, result, f"{self.took_s:.0f} s" if self.took_s else "", self.why)
 
 
@@ -169,6 +177,9 @@ def prepared(connection_string: str, number: int, *, in_sessions: bool = False) 
         made.create_subscription(topic, "subscription", requires_session=in_sessions)
     message = ServiceBusMessage(_BODY, session_id="session" if in_sessions else None)
     with ServiceBusClient.from_connection_string(connection_string) as client:
+        if in_sessions:
+            with client.get_queue_sender(sessions) as sender:
+                sender.send_messages(message)
         with client.get_queue_sender(queue) as sender:
             sender.send_messages([ServiceBusMessage(_BODY)] * 12)
         with client.get_topic_sender(topic) as sender:
@@ -206,6 +217,9 @@ def run(sample: Path, variables: dict[str, str]) -> Outcome:
             child.wait()
     took_s = time.monotonic() - began
     said = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    sentence, why = IN_PART.get(sample.stem, ("", ""))
+    if sentence and said and sentence in said[-1]:
+        return Outcome(sample.stem, None, why, took_s)
     if "Traceback (most recent call last):" in said or code not in (0, None):
         return Outcome(sample.stem, False, said[-1] if said else f"code {code}", took_s)
     if code is None:
@@ -222,7 +236,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
         for row in rows
     ]
     count = {value: sum(each.passed is value for each in outcomes) for value in (True, False, None)}
-    lines.append(f"{count[True]} passed, {count[False]} failed, {count[None]} not run")
+    lines.append(f"{count[True]} passed, {count[False]} failed, {count[None]} not run or in part")
     return "\n".join(lines)
 
 
