@@ -82,6 +82,10 @@ chaos: install ## Break a bus by seeds under load and judge the history: ARGS="-
 mutants: install ## Break the code at each requirement, and some of it mechanically: a test must fail (25 minutes)
 	@$(PY) -m tests.mutants $(ARGS)
 
+.PHONY: azure-samples
+azure-samples: install ## Run the samples of azure-servicebus against a local bus (9 minutes, network)
+	@$(PY) -m tools.azure_samples $(ARGS)
+
 .PHONY: e2e
 e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (15 minutes)
 	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \
@@ -220,13 +224,13 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/image.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --no-emit-options --extra server --extra operator --extra speed --constraint requirements/dev.txt \
+	  --no-emit-options --extra broker --extra operator --extra speed --constraint requirements/dev.txt \
 	  --output-file - pyproject.toml | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/image.txt; rm "$$out"
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/spark.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --no-emit-options --extra spark --extra server --constraint requirements/dev.txt --output-file - \
+	  --no-emit-options --extra spark --extra broker --constraint requirements/dev.txt --output-file - \
 	  pyproject.toml requirements/spark.in | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/spark.txt; rm "$$out"
 	@$(PY) -m tools.select_pins

@@ -18,6 +18,12 @@ _INK: Final = "#1f2933"
 _FAINT: Final = "#7b8794"
 _OURS: Final = "#2f6fb5"
 _OTHERS: Final = "#b8c4d0"
+# Of a label: as wide as the widest font that a reader may have.
+_CHARACTER: Final = 7
+_MARGIN: Final = 16
+_GAP: Final = 8
+# Behind the longest bar.
+_VALUE: Final = 90
 _NOTE: Final = "All acknowledge what is on disk, except NATS JetStream, as shipped: before that."
 _FIGURE: Final = re.compile(r"([\d,.]+) /s")
 _SUM: Final = re.compile(r"= ([\d,.]+)")
@@ -66,14 +72,16 @@ def pictures() -> dict[str, str]:
     return {
         "architecture.svg": architecture(),
         "throughput.svg": bars(
-            "Messages a second, 256 bytes, durable",
+            "Messages per second, 256 bytes, durable (more is better)",
             [("send, batches", figures(page, _SENDS, _FIGURE, 2)),
              ("receive and settle", figures(page, _RECEIVES, _FIGURE, 2))],
+            most_first=True,
         ),
         "processor.svg": bars(
-            "CPU µs a message, client and servers together (less is better)",
+            "CPU µs per message, client and servers together (less is better)",
             [("send, batches", figures(page, _SENDS, _SUM, 4)),
              ("receive and settle", figures(page, _RECEIVES, _SUM, 4))],
+            most_first=False,
         ),
     }  # fmt: skip
 
@@ -95,38 +103,41 @@ def figures(
     return [(name, found[name]) for name in wanted if name in found]
 
 
-def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
-    """Return a chart of horizontal bars, on a scale from zero."""
+def bars(
+    title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], *, most_first: bool
+) -> str:
+    """Return a chart of horizontal bars, on a scale from zero, the best first."""
     most = max((value for _, rows in groups for _, value in rows), default=1.0)
-    left, room, step = 150, 420, 24
+    longest = max((len(name) for _, rows in groups for name, _ in rows), default=0)
+    left, room, step = _MARGIN + _CHARACTER * longest + _GAP, 420, 24
     parts = [_text(16, 28, title, size=16, weight="600")]
     y = 56
     for name, rows in groups:
         parts.append(_text(16, y, name, size=13, weight="600"))
         y += 10
-        for system, value in rows:
+        for system, value in sorted(rows, key=lambda row: row[1], reverse=most_first):
             ours = system == "Bendybus"
             width = max(1, round(room * value / most))
             fill = _OURS if ours else _OTHERS
             parts.append(f"<rect x='{left}' y='{y}' width='{width}' height='16' fill='{fill}'/>")
             weight = "600" if ours else "400"
-            parts.append(_text(left - 8, y + 13, system, anchor="end", weight=weight))
+            parts.append(_text(left - _GAP, y + 13, system, anchor="end", weight=weight))
             parts.append(_text(left + width + 6, y + 13, _shown(value), weight=weight))
             y += step
         y += 22
     parts.append(_text(16, y, _NOTE, size=11, fill=_FAINT))
-    return _svg(680, y + 16, parts)
+    return _svg(left + room + _VALUE, y + 16, parts)
 
 
 def architecture() -> str:
     """Return the processes and the ways between them."""
-    applications = Box(40, 70, 300, 60, "applications", ("bendybus.client · bendybus …",))
+    applications = Box(40, 70, 300, 60, "applications", ("bendybus.client · CLI · Spark",))
     manifests = Box(500, 70, 220, 60, "manifests", ("kubectl · Helm",), "#f6f1e7")
     front = Box(40, 200, 300, 84, "front end", (
-        "routes by key, fails over, fans out,", "caches, adds up · stateless",
+        "routes by key, fails over, fans out,", "caches, aggregates · stateless",
     ))  # fmt: skip
     operator = Box(500, 200, 220, 84, "operator", (
-        "makes pods, certificates, keys;", "reports status",
+        "creates pods, certificates, keys;", "reports status",
     ), "#f6f1e7")  # fmt: skip
     partitions = [
         Box(40 + index * 180, 360, 140, 92, f"partition {number}", ("broker", "SQLite, one file"))
@@ -147,7 +158,7 @@ def architecture() -> str:
         _text(40, 506, "No partition knows another's messages. What is acknowledged is on disk.")
     )
     parts.append(_text(40, 526, "Solid: frames of messages, on long-lived streams. "
-                                "Dashed: the catalogue of queues."))  # fmt: skip
+                                "Dashed: the catalogue of entities."))  # fmt: skip
     return _svg(760, 550, parts)
 
 

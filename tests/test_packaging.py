@@ -92,7 +92,7 @@ def _extras_of(file: str) -> list[list[str]]:
     extras: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
     if file == "dev.txt":
         return [wanted for name, wanted in extras.items() if name != "spark"]
-    return [extras["spark"], extras["server"]]
+    return [extras["spark"], extras["broker"]]
 
 
 @pytest.mark.parametrize("file", ["dev.txt", "spark.txt"])

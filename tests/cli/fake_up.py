@@ -8,6 +8,7 @@ from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.commands import process_commands
 from bendybus.cli.commands import run_command as command
 from bendybus.cli.local.programs import Programs
+from bendybus.cli.output.printing import Output
 
 
 def programs(behaviour: Path) -> Programs:
@@ -26,8 +27,8 @@ def main() -> int:
             Choice("", None, dict(os.environ)),
             data=Path(data),
             port=int(port),
-            processes=2,
-            as_json="--json" in flags,
+            sizes=process_commands.Sizes(2, 3 if "--three" in flags else 1),
+            output=Output.JSON if "--json" in flags else Output.TABLE,
             programs=programs(Path(data)),
         )
     )

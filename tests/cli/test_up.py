@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -102,7 +101,14 @@ def test_the_ready_line_is_one_json_object_that_names_everything(start: Start, d
 
     facts = ready(process)
 
-    assert set(facts) == {"connection_string", "endpoint", "data", "processes", "metrics"}
+    assert set(facts) == {
+        "connection_string",
+        "endpoint",
+        "endpoints",
+        "data",
+        "processes",
+        "metrics",
+    }
     assert facts["data"] == str(data)
     assert f"sb://{facts['endpoint']};" in facts["connection_string"]
     roles = [(each["role"], each["partitions"]) for each in facts["processes"]]
@@ -294,17 +300,6 @@ def test_a_server_that_cannot_start_ends_up_with_its_own_words(start: Start, dat
     assert "did not start: the file belongs to another bus (log: " in errors
     assert "Traceback" not in errors
     assert not (data / "run.json").exists()
-
-
-def test_a_port_that_is_taken_is_named(start: Start) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-
-        process = start(port=port)
-        errors = process.communicate(timeout=DEADLINE_S)[1]
-
-    assert process.returncode == 1
-    assert f"Port {port} is taken. Choose another with --port" in errors
 
 
 @pytest.mark.parametrize("role", ["partition-server", "frontend"])

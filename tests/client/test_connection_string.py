@@ -68,12 +68,18 @@ def test_an_entity_path_binds_the_client() -> None:
         client.get_queue_sender("other")
 
 
-def test_a_closed_client_gives_nothing_out() -> None:
+@pytest.mark.requirement("R376")
+def test_a_closed_client_gives_senders_that_connect_again_as_the_original_does() -> None:
     client = ServiceBusClient("host", "key")
-    client.close()
+    with client:
+        before = client.get_queue_sender("q")
 
-    with pytest.raises(ValueError, match="closed"):
-        client.get_queue_sender("q")
+    after = client.get_queue_sender("q")
+
+    with pytest.raises(ValueError, match="is closed"), before:
+        pass
+    with after:
+        assert after.entity_name == "q"
 
 
 def test_the_retry_policy_counts_and_doubles() -> None:

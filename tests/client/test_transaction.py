@@ -84,7 +84,8 @@ async def test_a_client_that_was_closed_opens_again_where_its_next_block_begins(
         with client:
             client.get_subscription_receiver("news", "a")
         with pytest.raises(ValueError, match="is closed"):
-            client.get_subscription_receiver("news", "a")
+            client.transaction()
+        client.get_subscription_receiver("news", "a").close()
     other = aio.ServiceBusClient.from_connection_string(NOWHERE)
     for _ in range(2):
         async with other:

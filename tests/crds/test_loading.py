@@ -1,11 +1,16 @@
 """Files become manifests, or errors that say where and what to do."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from pydantic import BaseModel
 
 from bendybus.crds import loading
 from bendybus.crds.errors import ManifestError
+from bendybus.crds.manifest import API_VERSION
 
 QUEUE = "apiVersion: bendybus.io/v1alpha1\nkind: Queue\nmetadata: {name: orders}\n"
 
@@ -57,8 +62,8 @@ def test_a_directory_stands_for_the_yaml_files_in_it(tmp_path: Path) -> None:
         ),
         (
             QUEUE + "spec: {enablePartitioning: 'yes'}",
-            "bus.yaml, document 1, Queue 'orders': spec.enablePartitioning: 'yes': should be a "
-            "valid boolean.",
+            "bus.yaml, document 1, Queue 'orders': spec.enablePartitioning: must be true or "
+            "false (got 'yes').",
         ),
         (
             QUEUE.replace("kind: Queue", "kind: Queeu"),
@@ -136,3 +141,40 @@ def test_only_premium_may_choose_its_partitions() -> None:
 
     assert isinstance(result, list)
     assert "only with sku.tier Premium" in result[0].sentence
+
+
+WRONG: Final[list[Any]] = [
+    *(None, 5, -1, 10**12, 1.5, float("nan"), "", "x", True, [], [1], {}, {"a": 1}),
+    *([{"name": 5}], [{"name": "r", "sqlFilter": 7}], "x" * 300),
+    [{"name": "r", "sqlFilter": {"sqlExpression": "a ="}}],
+]
+# Words of the library that finds the errors, and names of our classes.
+FOREIGN = re.compile(
+    r"[Ii]nput|[Ff]ield required|[Ee]xtra|valid (dict|int|bool|str|list)|should|instance of|pars"
+)
+
+
+def fields(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, field in model.model_fields.items():
+        yield (own := (*path, field.alias or name))
+        within = loading._model_in(field.annotation)
+        if within is not None:
+            yield from fields(within, own)
+
+
+@pytest.mark.requirement("R370")
+@pytest.mark.parametrize("kind", loading.KINDS)
+def test_every_wrong_value_of_every_field_is_told_of_in_our_own_words(kind: str) -> None:
+    told = set()
+    for path in fields(loading.KINDS[kind]):
+        for value in WRONG:
+            made: Any = {path[-1]: value}
+            for part in reversed(path[:-1]):
+                made = {part: made}
+            base = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": "a"}}
+            found = loading.parse("bus.yaml", base | made)
+            told |= {each.sentence for each in found} if isinstance(found, list) else set()
+
+    assert {each for each in told if FOREIGN.search(each)} == set()
+    assert "must be a mapping of fields (got 'x')." in told
+    assert "must be true or false (got 5)." in told or kind == "BusNamespace"

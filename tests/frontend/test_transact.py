@@ -252,7 +252,7 @@ async def test_open_transactions_and_their_bytes_are_bounded(
     dispatcher.collect(opened[0], [send(KEY, body=bytes(1_500))])
     with pytest.raises(errors.ServerBusy, match="this connection has"):
         dispatcher.collect(opened[1], [send(KEY, body=bytes(1_000))])
-    with pytest.raises(errors.ServerBusy, match="too much in open transactions"):
+    with pytest.raises(errors.ServerBusy, match="open transactions hold too much"):
         dispatcher.collect(opened[2], [send(KEY, body=bytes(1_600))])
     dispatcher.forget(opened[0])
     dispatcher.collect(opened[1], [send(KEY, body=bytes(1_000))])

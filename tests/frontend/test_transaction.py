@@ -146,7 +146,7 @@ def test_what_cannot_be_sent_to_another_entity_is_refused_at_once(
     [
         (send(KEY, sub_queue=SubQueue.DEAD_LETTER), "dead-letter sub-queue"),
         (settle(1, disposition=Disposition.RELEASE), "a settlement or a renewal"),
-        (settle(1, 1), "settled once"),
+        (settle(1, 1), "settled only once"),
         (Operation("orders", SubQueue.MAIN, SettlePart(Disposition.COMPLETE, b"")), "1 to 5000"),
         (send("k" * 129), "128 characters"),
         (send(), "at least one"),
@@ -155,7 +155,7 @@ def test_what_cannot_be_sent_to_another_entity_is_refused_at_once(
 def test_what_cannot_be_done_is_refused_at_once(operation: Operation, says: str) -> None:
     with pytest.raises(errors.BusError, match=says):
         collected(operation)
-    with pytest.raises(errors.InvalidOperation, match="settled once"):
+    with pytest.raises(errors.InvalidOperation, match="settled only once"):
         collected(settle(1), settle(1))
     with pytest.raises(errors.InvalidOperation, match="Basic tier"):
         collected(send(KEY), tier=Tier.BASIC)

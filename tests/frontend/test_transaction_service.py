@@ -133,7 +133,7 @@ async def test_what_comes_late_for_a_transaction_does_not_begin_another() -> Non
 
     late = await bus.ask(request(a_send(), end="commit"))
 
-    assert "is over" in error_of(late).message
+    assert "has ended" in error_of(late).message
     assert bus.handed_over == []
     assert (await bus.ask(request(a_send(), id_=bytes(16)))).ended is False
 

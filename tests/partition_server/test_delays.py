@@ -248,7 +248,7 @@ def test_what_cannot_wait_is_refused(driver: Driver) -> None:
     token = tokens_of(Reserved(1, delivered, 0, 0, False))
     [(_, error)] = driver.settle(Disposition.ABANDON, token, delay_ms=HOUR_MS).failures
     assert isinstance(error, errors.InvalidOperation)
-    assert "a deferred message is received by its number only" in str(error)
+    assert "deferred messages are received by sequence number only" in str(error)
 
 
 @pytest.mark.requirement("R228")

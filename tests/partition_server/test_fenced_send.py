@@ -58,7 +58,7 @@ def test_the_next_epoch_begins_with_the_first_ordinal_again(queue: Driver) -> No
 def test_an_earlier_epoch_is_fenced(queue: Driver) -> None:
     send_fenced(queue, b"a", epoch=2)
 
-    with pytest.raises(errors.ProducerFenced, match="has begun epoch 2"):
+    with pytest.raises(errors.ProducerFenced, match="is at epoch 2"):
         send_fenced(queue, b"late", first=9, epoch=1)
 
     assert bodies(queue) == [b"a"]

@@ -123,4 +123,4 @@ async def test_an_answer_that_cannot_be_converted_costs_others_nothing(
     dispatcher.deliver([Answer(sound, withdrawn(8))])
 
     assert [ids(await sound.next()), ids(await sound.next())] == [[7], [8]]
-    assert "could not be handed out" in caplog.text
+    assert "could not be delivered" in caplog.text

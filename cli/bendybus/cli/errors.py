@@ -18,6 +18,8 @@ from bendybus.domain.errors import BusError
 from bendybus.wire import tls
 
 INTERRUPTED: Final = 130
+# The reader of a pipe went away: what shells say of a program that SIGPIPE ended.
+PIPE_CLOSED: Final = 141
 # What the extra `server` installs; the modules that its programs cannot start without.
 SERVER_MODULES: Final = ("apsw", "grpc_health", "grpc_reflection", "prometheus_client")
 

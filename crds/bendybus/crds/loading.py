@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from bendybus.crds import field_errors
 from bendybus.crds.entity_manifest import EntityManifest
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.manifest import API_VERSION
@@ -131,7 +132,7 @@ def parse(source: str, document: Any) -> Loaded | list[Problem]:
         ]
     kind = document.get("kind")
     subject = _subject(document)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         return [Problem(source, subject, "kind", _unknown_kind(kind))]
     if document.get("apiVersion") != API_VERSION:
         version = document.get("apiVersion")
@@ -172,8 +173,7 @@ def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
         return "is missing. It is required."
     if detail["type"] in ("value_error", "assertion_error"):
         return detail["msg"].removeprefix("Value error, ")
-    expected = detail["msg"][:1].lower() + detail["msg"][1:]
-    return f"{detail['input']!r}: {expected.removeprefix('input ')}."
+    return field_errors.sentence(detail)
 
 
 def _did_you_mean(word: str, names: Iterable[str]) -> str:

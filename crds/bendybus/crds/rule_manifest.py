@@ -60,7 +60,7 @@ class CorrelationSpec(ManifestModel):
 
 
 class RuleSpec(ManifestModel):
-    """A rule: which messages the subscription takes, and what its copy of them has different."""
+    """A rule: which messages the subscription takes, and how its copy of them differs."""
 
     name: StrictStr = Field(
         min_length=1,

@@ -93,7 +93,9 @@ TRANSITIONS: Final = MappingProxyType[
     }
 )
 _SENTENCES: Final[dict[type[BusError], str]] = {
-    errors.EntityNotFound: "{kind} {name!r} does not exist.",
+    errors.EntityNotFound: (
+        "{kind} {name!r} does not exist. List what exists: bendybus get {kind}s."
+    ),
     errors.EntityAlreadyExists: (
         "{kind} {name!r} already exists. Choose another name or update it."
     ),

@@ -34,16 +34,23 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--partition", type=_partition, action="append", default=[], metavar="INDEX=HOST:PORT"
     )
-    serve.add_argument("--tls-directory", type=Path, help="of tls.crt, tls.key and ca.crt")
+    serve.add_argument("--tls-directory", type=Path, help="folder with tls.crt, tls.key, ca.crt")
     serve.add_argument("--bus-identity", default="", help="spiffe://bendybus/ns/NS/bus/NAME")
-    serve.add_argument("--access-policies", type=Path, help="JSON file; without it any key will do")
     serve.add_argument(
-        "--max-connection-age-s", type=float, default=0.0, help="then clients move; 0: never"
+        "--access-policies", type=Path, help="JSON file; without it, any key is accepted"
     )
-    serve.add_argument("--max-connections", type=int, default=5_000, help="more are closed")
-    serve.add_argument("--drain-s", type=float, default=5.0, help="for calls in flight at the end")
+    serve.add_argument(
+        "--max-connection-age-s",
+        type=float,
+        default=0.0,
+        help="after which clients reconnect; 0: never",
+    )
+    serve.add_argument("--max-connections", type=int, default=5_000, help="further ones are closed")
+    serve.add_argument(
+        "--drain-s", type=float, default=5.0, help="longest time for calls in flight at shutdown"
+    )
     serve.add_argument("--log-level", default="info")
-    serve.add_argument("--exit-with-parent", action="store_true", help="end at end of input")
+    serve.add_argument("--exit-with-parent", action="store_true", help="exit at end of input")
     return top
 
 

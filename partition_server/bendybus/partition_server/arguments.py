@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         type=_peer,
         action="append",
         metavar="INDEX=HOST:PORT",
-        help="where a partition is reached, for what is forwarded to it; once for each",
+        help="address of a partition that messages are forwarded to; repeatable",
     )
     serve.add_argument("--listen", default="127.0.0.1:7490", help="HOST:PORT; port 0: any")
     serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
@@ -39,11 +39,11 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--reserve-bytes", type=int)
     serve.add_argument("--clock-hold-ms", type=int)
     serve.add_argument("--forward-refused-ms", type=int)
-    serve.add_argument("--tls-directory", type=Path, help="of tls.crt, tls.key and ca.crt")
+    serve.add_argument("--tls-directory", type=Path, help="folder with tls.crt, tls.key, ca.crt")
     serve.add_argument("--bus-identity", help="spiffe://bendybus/ns/NS/bus/NAME: who may call")
-    serve.add_argument("--drain-s", type=float, help="longest time for calls in flight at the end")
+    serve.add_argument("--drain-s", type=float, help="longest time for calls in flight at shutdown")
     serve.add_argument("--log-level", default="info")
-    serve.add_argument("--exit-with-parent", action="store_true", help="end at end of input")
+    serve.add_argument("--exit-with-parent", action="store_true", help="exit at end of input")
     store = commands.add_parser("store", help="look into a partition's file")
     actions = store.add_subparsers(dest="action", required=True)
     for name, text in (

@@ -69,7 +69,9 @@ class _PartitionCollector(Collector):
         yield _drains(counts)
         yield from self._store_metrics()
         refused = CounterMetricFamily(
-            "bendybus_refused_peers", "Calls of peers that may not make them", labels=["reason"]
+            "bendybus_refused_peers",
+            "Calls of peers that are not authorized for them",
+            labels=["reason"],
         )
         for reason, count in list(self._refusals.counts.items()):
             refused.add_metric([reason], count)
@@ -131,7 +133,7 @@ class _PartitionCollector(Collector):
         )
         errors = CounterMetricFamily(
             "bendybus_internal_errors",
-            "Commands and sweeps that met a bug: each was taken back alone",
+            "Commands and sweeps that failed with an internal error; each was rolled back alone",
             labels=["partition", "work", "entity"],
         )
         for index, thread in self._hosts.threads.items():
@@ -185,7 +187,7 @@ def _forwarding(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:
     )
     still = GaugeMetricFamily(
         "bendybus_forward_standstill_seconds",
-        "For how long a destination has not taken messages; to_partition is empty for all of it",
+        "How long a destination has accepted no messages; empty to_partition: all its partitions",
         labels=[*labels, "to_partition", "reason"],
     )
     for index, entities in counts.items():

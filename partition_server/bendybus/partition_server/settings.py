@@ -72,7 +72,7 @@ class Settings:
         if len(set(self.partitions)) != len(self.partitions):
             raise ValueError("--partitions: a partition is named twice.")
         if not self.namespace_uid:
-            raise ValueError("--namespace-uid: is needed; it ties files to their namespace.")
+            raise ValueError("--namespace-uid: is required: it ties files to their namespace.")
         if ":" not in self.listen:
             raise ValueError(f"--listen: {self.listen!r} is not HOST:PORT.")
         for partition, address in self.peer.items():
@@ -84,8 +84,8 @@ class Settings:
             raise ValueError("--drain-s: must not be negative.")
         if self.tls_directory is not None and not self.bus_identity:
             raise ValueError(
-                "--bus-identity: is needed with --tls-directory; it says whose certificates are "
-                "let in, such as spiffe://bendybus/ns/default/bus/demo."
+                "--bus-identity: is required with --tls-directory: it says whose certificates are "
+                "accepted, such as spiffe://bendybus/ns/default/bus/demo."
             )
         if self.bus_identity and self.tls_directory is None:
-            raise ValueError("--bus-identity: has no use without --tls-directory; give both.")
+            raise ValueError("--bus-identity: requires --tls-directory; set both.")

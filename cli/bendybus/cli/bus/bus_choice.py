@@ -1,15 +1,22 @@
-"""Which bus a command is about: --connection-string, a cluster, the environment, then run.json.
+"""Which bus a command is about, by the first of these that says so:
 
-And whom it trusts: --ca-file, then BENDYBUS_CA_FILE; on a cluster, what the bus's Secret says.
+    1. the command line: --connection-string, --data, or --kube and its like
+    2. the environment: BENDYBUS_CONNECTION_STRING
+    3. the context in use (`bendybus context use NAME`)
+    4. the bus that runs on this machine (run.json)
+
+And whom it trusts: --ca-file, then BENDYBUS_CA_FILE, then the context's; on a cluster, what the
+bus's Secret says. Commands about this machine's own processes know no context.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from bendybus.cli import endpoint
+from bendybus.cli.bus import contexts
 from bendybus.cli.cluster import connection
 from bendybus.cli.cluster.connection import ClusterChoice
 from bendybus.cli.errors import Unreachable, UsageError
@@ -30,6 +37,14 @@ class Choice:
     environment: Mapping[str, str]
     ca_file: Path | None = None
     cluster: ClusterChoice | None = None
+    # Whether it is the context in use that named the bus.
+    by_context: bool = False
+
+    @property
+    def names_a_bus(self) -> bool:
+        """Whether the command line or the environment names one."""
+        named = self.connection_string or self.data or self.environment.get(VARIABLE)
+        return bool(named) or self.cluster is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,24 @@ class Target:
         return "Target(…)"
 
 
+def with_context(choice: Choice) -> Choice:
+    """Return the choice with the context in use, where nothing else names a bus."""
+    context = None if choice.names_a_bus else contexts.read(choice.environment).in_use()
+    if context is None:
+        return choice
+    on_cluster = context.kube or context.kube_context or context.namespace or context.bus
+    file = ca_file(choice) or (Path(context.ca_file) if context.ca_file else None)
+    return replace(
+        choice,
+        connection_string=context.connection_string,
+        ca_file=file,
+        cluster=ClusterChoice(context.kube_context, context.namespace, context.bus)
+        if on_cluster
+        else None,
+        by_context=True,
+    )
+
+
 @contextmanager
 def target(choice: Choice) -> Iterator[Target]:
     """Yield the bus; a port-forward to a cluster stays open for the block. Raises CliError."""
@@ -65,7 +98,7 @@ def target(choice: Choice) -> Iterator[Target]:
 
 def refuse_cluster(choice: Choice, what: str, instead: str) -> None:
     """Raise UsageError if a cluster was named for what only a bus on this machine has."""
-    if choice.cluster is not None:
+    if choice.cluster is not None and not choice.by_context:
         raise UsageError(f"{what} is for a bus on this machine. On a cluster: {instead}")
 
 

@@ -30,7 +30,7 @@ def readable(files: Sequence[Path]) -> Iterator[list[Path]]:
         yield list(files)
         return
     if files.count(STDIN) > 1:
-        raise UsageError("--file -: standard input can be read once only.")
+        raise UsageError("--file -: standard input can be read only once.")
     with tempfile.TemporaryDirectory(prefix="bendybus-") as folder:
         path = Path(folder) / "stdin.yaml"
         path.write_bytes(sys.stdin.buffer.read())

@@ -309,5 +309,5 @@ def patience_s(message: ServiceBusReceivedMessage) -> float:
     """Return how long locks that are as old as this one's may be kept."""
     until = message.locked_until_utc
     if until is None:
-        raise CliError("The bus gave a message without a lock.")
+        raise CliError("The bus returned a message without a lock.")
     return max(0.0, (until.timestamp() - time.time()) * _SPARE_SHARE)

@@ -11,13 +11,17 @@ from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.cluster.connection import ClusterChoice
 from bendybus.cli.commands import (
+    context_commands,
     entity_commands,
     get_command,
+    log_command,
     message_commands,
     pipeline_command,
     process_commands,
     send_command,
     session_commands,
+    store_commands,
+    top_command,
 )
 from bendybus.cli.errors import UsageError
 
@@ -49,7 +53,10 @@ def say_version(wanted: bool) -> None:
 def choose(
     context: typer.Context,
     connection_string: Annotated[
-        str, typer.Option(help=f"Which bus; default ${bus_choice.VARIABLE}, then the local one.")
+        str,
+        typer.Option(
+            help=f"Which bus; default ${bus_choice.VARIABLE}, the context in use, the local one."
+        ),
     ] = "",
     data: Annotated[
         Path | None, typer.Option(help="Folder of a local bus, where several run.")
@@ -87,15 +94,21 @@ def choose(
     if on_cluster and (connection_string or data):
         raise UsageError("Name a bus on a cluster, or --connection-string, or --data; not two.")
     chosen = ClusterChoice(kube_context, namespace, bus) if on_cluster else None
-    context.obj = Choice(connection_string, folder, dict(os.environ), ca_file, chosen)
+    choice = Choice(connection_string, folder, dict(os.environ), ca_file, chosen)
+    # Contexts themselves can be repaired when their file is broken.
+    alone = context.invoked_subcommand == "context"
+    context.obj = choice if alone else bus_choice.with_context(choice)
 
 
 app.command("up", rich_help_panel=_LOCAL)(process_commands.up)
 app.command("ps", rich_help_panel=_LOCAL)(process_commands.ps)
+app.command("logs", rich_help_panel=_LOCAL)(log_command.logs)
 app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=_LOCAL)
-app.add_typer(process_commands.store_app, name="store", rich_help_panel=_LOCAL)
+app.add_typer(store_commands.store_app, name="store", rich_help_panel=_LOCAL)
+app.add_typer(context_commands.context_app, name="context", rich_help_panel=_ENTITIES)
 app.command("apply", rich_help_panel=_ENTITIES)(entity_commands.apply)
 app.command("get", rich_help_panel=_ENTITIES)(get_command.get)
+app.command("top", rich_help_panel=_ENTITIES)(top_command.top)
 app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_ENTITIES)
 app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_ENTITIES)
 app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_ENTITIES)

@@ -21,6 +21,7 @@ from bendybus.cli.bus.manifest_entities import ManifestEntities
 from bendybus.cli.cluster import apply_and_wait
 from bendybus.cli.cluster.kubectl import Kubectl
 from bendybus.cli.commands import completion, process_commands
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing, queue_views
 from bendybus.cli.output.printing import Output
@@ -41,7 +42,6 @@ create_app = typer.Typer(help="Create what a bus holds, without a manifest.")
 describe_app = typer.Typer(help="Show all details.")
 delete_app = typer.Typer(help="Delete what a bus holds.")
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help=printing.OUTPUT_HELP)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")
@@ -62,7 +62,7 @@ SourceName = Annotated[
     str,
     typer.Argument(
         help="Name of the queue, or TOPIC/Subscriptions/NAME.",
-        autocompletion=completion.queue_names,
+        autocompletion=completion.source_names,
     ),
 ]
 
@@ -84,12 +84,12 @@ def apply(
         float, typer.Option(min=0, help="On a cluster: seconds to wait for Ready; 0: do not.")
     ] = _WAIT_S,
     dry_run: DryRun = False,
-    as_json: process_commands.JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Apply manifests to a running bus, or a cluster."""
     with manifests.readable(files) as paths:
         if context.obj.cluster is not None:
-            _apply_to_cluster(context.obj.cluster.kubectl, paths, wait, as_json, dry_run)
+            _apply_to_cluster(context.obj.cluster.kubectl, paths, wait, output, dry_run)
             return
         with connected(context) as bus:
             bundle = manifests.load_for(bus.namespace_settings(), paths)
@@ -102,38 +102,34 @@ def apply(
                 ]
             else:
                 outcomes = apply_manifests.apply(entities, bundle, patience)
-    _say_applied(outcomes, as_json, dry_run)
+    _say_applied(outcomes, output, dry_run)
 
 
-def _say_applied(outcomes: Sequence[apply_manifests.Outcome], as_json: bool, dry_run: bool) -> None:
+def _say_applied(
+    outcomes: Sequence[apply_manifests.Outcome], output: Output, dry_run: bool
+) -> None:
     for outcome in outcomes:
-        if as_json:
-            printing.json_line(
-                {
-                    "kind": KINDS[outcome.step.kind],
-                    "name": outcome.step.name,
-                    "change": outcome.step.change.value,
-                    "unreached_partitions": list(outcome.unreached),
-                    "dry_run": dry_run,
-                }
-            )
-        else:
-            printing.line(_told(outcome) + (" (dry run)" if dry_run else ""))
+        facts = {
+            "kind": KINDS[outcome.step.kind],
+            "name": outcome.step.name,
+            "change": outcome.step.change.value,
+            "unreached_partitions": list(outcome.unreached),
+            "dry_run": dry_run,
+        }
+        printing.result(facts, _told(outcome) + (" (dry run)" if dry_run else ""), output)
 
 
 def _apply_to_cluster(
-    kubectl: Kubectl, files: Sequence[Path], wait_s: float, as_json: bool, dry_run: bool
+    kubectl: Kubectl, files: Sequence[Path], wait_s: float, output: Output, dry_run: bool
 ) -> None:
     for line in apply_and_wait.apply(kubectl, files, dry_run=dry_run):
-        (printing.note if as_json else printing.line)(line)
+        (printing.note if output.structured else printing.line)(line)
     if not wait_s or dry_run:
         return
     found = apply_and_wait.wait(kubectl, files, wait_s)
     for each in found:
-        if as_json:
-            printing.json_line(asdict(each))
-        elif each.ready:
-            printing.line(str(each))
+        if output.structured or each.ready:
+            printing.result(asdict(each), str(each), output)
     apply_and_wait.check(found)
 
 
@@ -160,10 +156,10 @@ def create_queue(
         bool, typer.Option("--partitioned", help="Spread over all partitions; cannot be changed.")
     ] = False,
     detect_duplicates: Annotated[
-        bool, typer.Option("--detect-duplicates", help="By MessageId; cannot be changed.")
+        bool, typer.Option("--detect-duplicates", help="Use MessageId; cannot be changed.")
     ] = False,
     requires_session: Annotated[
-        bool, typer.Option("--requires-session", help="Receive by session; cannot be changed.")
+        bool, typer.Option("--requires-session", help="Require sessions; cannot be changed.")
     ] = False,
     fields: Annotated[
         list[str] | None,
@@ -171,7 +167,7 @@ def create_queue(
     ] = None,
     migrated: Migrated = False,
     dry_run: DryRun = False,
-    as_json: process_commands.JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a queue without a manifest."""
     given = list(fields or ())
@@ -191,12 +187,10 @@ def create_queue(
         else:
             answer = bus.create_by_hand(name, wanted, migrated=migrated)
             missing = [each.partition for each in answer.outcomes if not each.done]
-    if as_json:
-        facts = {"kind": "Queue", "name": name, "change": "created", "dry_run": dry_run}
-        printing.json_line({**facts, "unreached_partitions": missing})
-        return
+    facts = {"kind": "Queue", "name": name, "change": "created", "dry_run": dry_run}
     tail = " (dry run)" if dry_run else lagging(missing)
-    printing.line(f"queue {name!r}: created{tail}")
+    sentence = f"queue {name!r}: created{tail}"
+    printing.result({**facts, "unreached_partitions": missing}, sentence, output)
 
 
 @describe_app.command("queue")
@@ -208,9 +202,9 @@ def describe_queue(
     """Show a queue: its settings, and its share on each partition."""
     with connected(context) as bus:
         queue = bus.queue(name)
-        away = _away(bus, queue) if output is Output.TABLE or output is Output.WIDE else []
+        away = _away(bus, queue) if not output.structured else []
     facts = queue_views.as_json(queue)
-    if output in (Output.JSON, Output.YAML):
+    if output.structured:
         printing.structured(facts, output)
         return
     rows: list[tuple[str, object]] = [

@@ -8,7 +8,8 @@ import typer
 
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import completion, rule_commands, topic_commands
-from bendybus.cli.commands.entity_commands import OutputOption, connected
+from bendybus.cli.commands.entity_commands import connected
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, queue_views
 from bendybus.cli.output.printing import Output
@@ -22,7 +23,7 @@ def get(
         str,
         typer.Argument(
             help="queues, topics, subscriptions or rules, or the name of a queue.",
-            autocompletion=completion.queues_or_a_name,
+            autocompletion=completion.kinds_or_a_queue,
         ),
     ] = "queues",
     name: Annotated[
@@ -30,18 +31,20 @@ def get(
         typer.Argument(
             metavar="[name]",
             help="get queue NAME is get NAME; get topic NAME; get subscriptions [TOPIC].",
-            autocompletion=completion.queue_names,
+            autocompletion=completion.names_of_a_kind,
         ),
     ] = "",
     within: Annotated[
         str,
         typer.Argument(
-            metavar="[subscription]", help="get subscription TOPIC NAME; get rules TOPIC NAME."
+            metavar="[subscription]",
+            help="get subscription TOPIC NAME; get rules TOPIC NAME.",
+            autocompletion=completion.subscription_names,
         ),
     ] = "",
     output: OutputOption = Output.TABLE,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Orphaned queues, too: their manifests are gone.")
+        bool, typer.Option("--all", "-a", help="Include queues whose manifests were deleted.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     interval: Annotated[
@@ -68,7 +71,7 @@ def get(
             raise UsageError(f"Give one name: get {what}, or get queue {what} (got {name!r}, too).")
     with connected(context) as bus:
         while True:
-            if watch and output in (Output.TABLE, Output.WIDE):
+            if watch and not output.structured:
                 printing.clear()
             shown(bus)
             if not watch:

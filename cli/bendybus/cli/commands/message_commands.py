@@ -9,8 +9,8 @@ import typer
 from bendybus.cli.bus import bus_choice, topics
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import entity_commands
-from bendybus.cli.commands.entity_commands import OutputOption, SourceName
-from bendybus.cli.commands.process_commands import JsonFlag
+from bendybus.cli.commands.entity_commands import SourceName
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import NotFound, UsageError
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
@@ -84,7 +84,6 @@ def receive(
         bool, typer.Option("--next-session", help="Accept the next session that is free.")
     ] = False,
     output: OutputOption = Output.TABLE,
-    as_json: JsonFlag = False,
 ) -> None:
     """Receive messages, print them, and complete them."""
     from bendybus.cli.bus import messages
@@ -106,7 +105,7 @@ def receive(
     if undelivered and (session is not None or next_session):
         raise UsageError("--transfer-dead-letters: sub-queues have no sessions. Leave one out.")
     sub_queue = _sub_queue(dead_letters, undelivered)
-    shown = _Shown(Output.JSON if as_json else output, dead_letters=bool(sub_queue))
+    shown = _Shown(output, dead_letters=bool(sub_queue))
     wanted = Receive(
         most if most is not None else _ALL if follow else 1,
         max(wait, 0.1),
@@ -136,13 +135,12 @@ def peek(
     dead_letters: DeadLetters = False,
     undelivered: Undelivered = False,
     output: OutputOption = Output.TABLE,
-    as_json: JsonFlag = False,
 ) -> None:
     """Show messages without locking or removing them."""
     from bendybus.cli.bus import messages
 
     sub_queue = _sub_queue(dead_letters, undelivered)
-    shown = _Shown(Output.JSON if as_json else output, dead_letters=bool(sub_queue))
+    shown = _Shown(output, dead_letters=bool(sub_queue))
     with messages.client(context.obj) as bus:
         messages.peek(bus, queue, most=most, start=start, sub_queue=sub_queue, show=shown)
     shown.end()
@@ -154,14 +152,15 @@ def purge(
     dead_letters: DeadLetters = False,
     undelivered: Undelivered = False,
     states: Annotated[
-        list[PurgedState] | None, typer.Option("--state", help="Only in this state. Repeatable.")
+        list[PurgedState] | None,
+        typer.Option("--state", help="Only messages in this state. Repeatable."),
     ] = None,
     older_than: Annotated[
-        str, typer.Option(help="Only enqueued, or scheduled, longer ago: PT1H, P7D, …")
+        str, typer.Option(help="Only messages enqueued or scheduled longer ago: PT1H, P7D.")
     ] = "",
     yes: entity_commands.Yes = False,
     dry_run: entity_commands.DryRun = False,
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete all messages of a queue, except those that a receiver has locked."""
     from bendybus.cli.bus import messages
@@ -178,12 +177,9 @@ def purge(
         entity_commands.confirm(f"Delete {what} of {queue!r}?", yes)
         with messages.client(context.obj) as bus:
             deleted = messages.purge(bus, queue, sub_queue=sub_queue, states=states, before=before)
-    if as_json:
-        printing.json_line({"queue": queue, "deleted": deleted, "dry_run": dry_run})
-    elif dry_run:
-        printing.line(f"{deleted} would be deleted from {queue!r}")
-    else:
-        printing.line(f"{deleted} deleted from {queue!r}")
+    done = "would be deleted" if dry_run else "deleted"
+    facts = {"queue": queue, "deleted": deleted, "dry_run": dry_run}
+    printing.result(facts, f"{deleted} {done} from {queue!r}", output)
 
 
 def _sub_queue(dead_letters: bool, undelivered: bool) -> str:
@@ -222,10 +218,9 @@ def deadletter_list(
     most: Most = 10,
     undelivered: Undelivered = False,
     output: OutputOption = Output.TABLE,
-    as_json: JsonFlag = False,
 ) -> None:
     """Show dead letters and their reasons."""
-    peek(context, queue, most, 0, not undelivered, undelivered, output, as_json)
+    peek(context, queue, most, 0, not undelivered, undelivered, output)
 
 
 @deadletter_app.command("resubmit")
@@ -235,18 +230,19 @@ def deadletter_resubmit(
     most: Most = _ALL,
     wait: Wait = 2.0,
     numbers: Annotated[
-        list[int] | None, typer.Option("--number", min=1, help="Only the one of this number.")
+        list[int] | None,
+        typer.Option("--number", min=1, help="Only this sequence number; repeatable."),
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE: only where reason, subject, … or a property is this."),
+        typer.Option(help="NAME=VALUE: only if reason, subject, … or a property has this value."),
     ] = None,
     undelivered: Undelivered = False,
     to: Annotated[
         str, typer.Option("--to", help="The queue or topic to send them to instead.")
     ] = "",
     dry_run: entity_commands.DryRun = False,
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Send dead letters to their queue again.
 
@@ -273,12 +269,10 @@ def deadletter_resubmit(
     )
     with messages.client(context.obj) as bus, printing.progress("resubmitting", None) as step:
         done = resubmit.resubmit(bus, queue, wanted, step)
-    if as_json:
-        printing.json_line({"queue": queue, "resubmitted": done.resubmitted, "dry_run": dry_run})
-    else:
-        how = "would be sent again" if dry_run else "sent again"
-        letters = "dead letter" if done.resubmitted == 1 else "dead letters"
-        printing.line(f"{done.resubmitted} {letters} of {queue!r} {how}")
+    how = "would be sent again" if dry_run else "sent again"
+    letters = "dead letter" if done.resubmitted == 1 else "dead letters"
+    facts = {"queue": queue, "resubmitted": done.resubmitted, "dry_run": dry_run}
+    printing.result(facts, f"{done.resubmitted} {letters} of {queue!r} {how}", output)
     if done.stopped:
         printing.note(
             f"Stopped after {done.seen} dead letters: the locks of skipped ones expire. "
@@ -314,7 +308,7 @@ class _Shown:
 
     def __call__(self, batch: Sequence[dict[str, Any]]) -> None:
         """Print a batch; flushed to the output when this returns."""
-        if self._output in (Output.JSON, Output.YAML):
+        if self._output.structured:
             for message in batch:
                 printing.structured(message, self._output)
         else:
@@ -323,7 +317,7 @@ class _Shown:
 
     def end(self) -> None:
         """Print the header alone, when there was nothing."""
-        if not self._any and self._output in (Output.TABLE, Output.WIDE):
+        if not self._any and not self._output.structured:
             self._table.rows([], header=True)
 
     def _row(self, message: dict[str, Any]) -> list[object]:

@@ -2,12 +2,15 @@
 
 `bendybus get queues --kube` means `bendybus --kube get queues`. An option that the command has
 itself stays its own, what follows `--` is not looked at, and a value is never taken for an option.
+And `--json`, as 0.6 had it, means `--output=json`.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 _END: Final = "--"
+_OLD_JSON: Final = "--json"
+_JSON: Final = "--output=json"
 # Commands and options of typer's parser; it has no public types of its own.
 Command = Any
 Option = Any
@@ -27,6 +30,9 @@ def ordered(arguments: Sequence[str], root: Command) -> list[str]:
             command = getattr(command, "commands", {}).get(word, command)
             continue
         found = _option(word, command)
+        if word == _OLD_JSON and found is None and _option(_JSON, command) is not None:
+            rest.append(_JSON)
+            continue
         if found is None and command is not root:
             found = _option(word, root)
             if found is not None:

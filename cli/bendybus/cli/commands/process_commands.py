@@ -1,34 +1,33 @@
-"""`up`, `ps`, `partition stop|start`, `store …`: the processes of a bus on this machine."""
+"""`up`, `ps`, `partition stop|start`: the processes of a bus on this machine."""
 
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
+from bendybus.cli import endpoint
 from bendybus.cli.bus import apply_manifests, bus_choice, manifests, unavailable_partitions
 from bendybus.cli.bus.apply_manifests import Change, Outcome
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.manifest_entities import ManifestEntities
-from bendybus.cli.errors import SERVER_MODULES, NotFound, UsageError, need_extra
+from bendybus.cli.commands.output_option import OutputOption
+from bendybus.cli.errors import SERVER_MODULES, UsageError, need_extra
 from bendybus.cli.local import control, data_directory, supervisor
 from bendybus.cli.local.programs import Programs
 from bendybus.cli.output import printing
-from bendybus.cli.output.printing import OUTPUT_HELP, Output
+from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import Bundle
 from bendybus.domain import subscription_name
 from bendybus.v1 import management_pb2 as pb
 
-_STORE_PASSES: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 partition_app = typer.Typer(help="Stop and start a partition, to see what an outage does.")
-store_app = typer.Typer(help="Inspect a copy of a partition's file.")
 
 Files = Annotated[
     list[Path],
@@ -42,7 +41,14 @@ UpFiles = Annotated[
         help="Manifests: a YAML file, a folder of them, or - for stdin; none: an empty bus.",
     ),
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many processes of each role; `partition_servers` None: one per core."""
+
+    partition_servers: int | None = None
+    front_ends: int = 1
 
 
 def up(
@@ -56,18 +62,20 @@ def up(
     ] = None,
     port: Annotated[int, typer.Option(help="Front-end port (0: any free port).")] = 7480,
     processes: Annotated[
-        int | None, typer.Option(help="Partition servers; default: one per core.")
+        int | None, typer.Option(help="Number of partition servers; default: one per core.")
     ] = None,
-    as_json: JsonFlag = False,
+    front_ends: Annotated[
+        int, typer.Option(help="Number of front ends, at --port and the following ports.")
+    ] = 1,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run a bus on this machine until Ctrl-C: that of the manifests, or a small one."""
     choice: Choice = context.obj
     bus_choice.refuse_cluster(choice, "up", "helm install, then kubectl apply -f FILE.")
     if files and queue:
         raise UsageError("--queue: is for a bus without manifests; add a Queue to those instead.")
-    run_up(
-        *(files, choice), queues=queue, data=data, port=port, processes=processes, as_json=as_json
-    )
+    sizes = Sizes(processes, front_ends)
+    run_up(*(files, choice), queues=queue, data=data, port=port, sizes=sizes, output=output)
 
 
 def run_up(
@@ -77,8 +85,8 @@ def run_up(
     queues: Sequence[str] = (),
     data: Path | None = None,
     port: int = 7480,
-    processes: int | None = None,
-    as_json: bool = False,
+    sizes: Sizes | None = None,
+    output: Output = Output.TABLE,
     programs: Programs | None = None,
 ) -> None:
     """Run a bus in the foreground; tests pass other programs."""
@@ -88,16 +96,23 @@ def run_up(
     namespace = bundle.namespace
     root = data_directory.root(choice.environment)
     directory = (data or choice.data or root / namespace.name).absolute()
-    cores = _cores()
-    count = min(cores, namespace.partition_count) if processes is None else processes
+    sizes = sizes or Sizes()
+    wanted = sizes.partition_servers
+    count = min(_cores(), namespace.partition_count) if wanted is None else wanted
     if not 1 <= count <= namespace.partition_count:
         raise UsageError(f"--processes: {count} is outside 1 to {namespace.partition_count}.")
     with data_directory.held(directory):
         # Behind the folder's lock: the bus that runs on it is a better reason than its port.
-        supervisor.check_port(port)
+        supervisor.check_ports(port, sizes.front_ends)
         identity = data_directory.identify(directory, namespace)
-        settings = supervisor.Settings(directory, count, port=port, programs=programs or Programs())
-        asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, as_json))
+        settings = supervisor.Settings(
+            directory,
+            count,
+            port=port,
+            front_ends=sizes.front_ends,
+            programs=programs or Programs(),
+        )
+        asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, output))
 
 
 def _cores() -> int:
@@ -107,7 +122,7 @@ def _cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool) -> None:
+async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, output: Output) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, boss.stop)
@@ -117,7 +132,7 @@ async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool)
         outcomes, partitions = await asyncio.to_thread(_apply, facts["connection_string"], bundle)
         for sentence in unavailable_partitions.told(partitions, ready.logs()):
             printing.note(sentence)
-        _say_ready(facts, bundle, outcomes, as_json)
+        _say_ready(facts, bundle, outcomes, output)
 
     await boss.run(when_ready)
 
@@ -133,7 +148,7 @@ def _apply(
 
 
 def _say_ready(
-    facts: dict[str, Any], bundle: Bundle, outcomes: Sequence[Outcome], as_json: bool
+    facts: dict[str, Any], bundle: Bundle, outcomes: Sequence[Outcome], output: Output
 ) -> None:
     for outcome in outcomes:
         if outcome.step.change is Change.KEPT:
@@ -143,11 +158,13 @@ def _say_ready(
                 f"{kind} {name!r} is in no manifest any more; it is kept. Remove it with "
                 f"bendybus delete {kind} {' '.join(parts)}"
             )
-    if as_json:
-        keys = ("connection_string", "endpoint", "data", "processes", "metrics")
-        printing.json_line({key: facts[key] for key in keys})
+    if output.structured:
+        keys = ("connection_string", "endpoint", "endpoints", "data", "processes", "metrics")
+        printing.structured({key: facts[key] for key in keys}, output)
         return
     printing.note(f"Connection string: {facts['connection_string']}")
+    for address in facts["endpoints"][1:]:
+        printing.note(f"The same bus: {endpoint.local(address)}")
     printing.note(f"Metrics: {_metrics_told(facts['metrics'])}")
     namespace = bundle.namespace
     implicit = ", implied: no BusNamespace was given" if bundle.implicit else ""
@@ -167,19 +184,23 @@ def _metrics_told(metrics: dict[str, str]) -> str:
 
 def ps(
     context: typer.Context,
-    output: Annotated[Output, typer.Option("--output", "-o", help=OUTPUT_HELP)] = Output.TABLE,
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the processes of the bus on this machine, live."""
     bus_choice.refuse_cluster(context.obj, "ps", "kubectl get pods -l bendybus.io/bus=NAME")
     run = bus_choice.local_bus(context.obj)
     processes = control.ask(run["control"], {"action": "ps"})["processes"]
-    if as_json or output in (Output.JSON, Output.YAML):
+    if output.structured:
         for process in processes:
-            printing.structured(process, Output.JSON if as_json else output)
+            printing.structured(process, output)
         return
     wide = output is Output.WIDE
-    columns: list[str | Column] = ["ROLE", "PID", Column("PARTITIONS", wrap=10), "STATE"]
+    columns: list[str | Column] = [
+        Column("NAME", text=True),
+        "PID",
+        Column("PARTITIONS", wrap=10),
+        "STATE",
+    ]
     columns += ["RESTARTS", "UPTIME", "RSS", "CPU"]
     columns += ["ADDRESS", "METRICS"] if wide else []
     printing.table(columns, [_process_row(process, wide) for process in processes])
@@ -189,7 +210,7 @@ def _process_row(process: dict[str, Any], wide: bool) -> list[object]:
     # Where the system does not tell, as on macOS, there is nothing to show.
     known = bool(process["rss_bytes"])
     row = [
-        process["role"],
+        process["name"],
         process["pid"] or None,
         _ranges(process["partitions"]) or None,
         process["state"],
@@ -228,12 +249,12 @@ def _duration(seconds: float) -> str:
 def partition_stop(
     context: typer.Context,
     partition: Annotated[int, typer.Argument(help="Index of the partition, from 0.")],
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Kill the process that hosts a partition (SIGKILL) and hold it down."""
     answer = _ask_about(context, "stop", partition)
-    if as_json:
-        printing.json_line(answer)
+    if output.structured:
+        printing.structured(answer, output)
         return
     # 0: it was down before.
     killed = f" (pid {answer['pid']} killed)" if answer["pid"] else ""
@@ -247,12 +268,12 @@ def partition_stop(
 def partition_start(
     context: typer.Context,
     partition: Annotated[int, typer.Argument(help="Index of the partition, from 0.")],
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Start the process of a partition again and wait until it serves."""
     answer = _ask_about(context, "start", partition)
-    if as_json:
-        printing.json_line(answer)
+    if output.structured:
+        printing.structured(answer, output)
         return
     others = _others(answer, partition)
     printing.line(f"Partition {partition} serves again (pid {answer['pid']}){others}.")
@@ -268,66 +289,3 @@ def _ask_about(context: typer.Context, action: str, partition: int) -> dict[str,
 def _others(answer: dict[str, Any], partition: int) -> str:
     others = [str(other) for other in answer["partitions"] if other != partition]
     return f", and with it {', '.join(others)} of the same process" if others else ""
-
-
-def _store(context: typer.Context, action: str, file: str, *more: str) -> None:
-    instead = (
-        f"kubectl exec NAME-partition-N -- python3 -m bendybus.partition_server store {action} "
-        "/var/lib/bendybus/partition-NN.db"
-    )
-    bus_choice.refuse_cluster(context.obj, f"store {action}", instead)
-    need_extra("server", SERVER_MODULES, f"bendybus store {action}")
-    path = Path(file)
-    if file.isdecimal() and _is_missing(path):
-        path = _store_file(context.obj, int(file))
-    if _is_missing(path):
-        raise NotFound(f"{path} does not exist. Name a partition's file, or its index.")
-    command = [sys.executable, "-m", "bendybus.partition_server", "store", action, str(path)]
-    done = subprocess.run([*command, *more, *context.args], check=False)
-    if done.returncode:
-        raise typer.Exit(done.returncode)
-
-
-def _is_missing(path: Path) -> bool:
-    """Whether the file does not exist; missing permission is reported by the command itself."""
-    try:
-        return not path.exists()
-    except PermissionError:
-        return False
-
-
-def _store_file(choice: Choice, partition: int) -> Path:
-    """Return the file of a partition: in --data, else of the bus that runs."""
-    folder = choice.data or Path(bus_choice.local_bus(choice)["data"])
-    return folder / f"partition-{partition:02}.db"
-
-
-StoreFile = Annotated[str, typer.Argument(help="partition-NN.db, or the index of a partition.")]
-
-
-@store_app.command("inspect", context_settings=_STORE_PASSES)
-def store_inspect(context: typer.Context, file: StoreFile) -> None:
-    """Show what a partition's file holds: whose it is, tables, queues, counts."""
-    _store(context, "inspect", file)
-
-
-@store_app.command("check", context_settings=_STORE_PASSES)
-def store_check(context: typer.Context, file: StoreFile) -> None:
-    """Check the integrity of a partition's file."""
-    _store(context, "check", file)
-
-
-@store_app.command("export", context_settings=_STORE_PASSES)
-def store_export(context: typer.Context, file: StoreFile) -> None:
-    """Write the messages of a partition's file as JSON lines."""
-    _store(context, "export", file)
-
-
-@store_app.command("copy", context_settings=_STORE_PASSES)
-def store_copy(
-    context: typer.Context,
-    file: StoreFile,
-    to: Annotated[str, typer.Argument(help="A new file, or - for standard output.")],
-) -> None:
-    """Back a partition's file up, also while it is in use."""
-    _store(context, "copy", file, to)

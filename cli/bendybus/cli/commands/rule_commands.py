@@ -7,8 +7,9 @@ import typer
 
 from bendybus.cli.bus import dry_runs, topics
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import entity_commands, process_commands, topic_commands
-from bendybus.cli.commands.entity_commands import DryRun, OutputOption, Yes
+from bendybus.cli.commands import completion, entity_commands, topic_commands
+from bendybus.cli.commands.entity_commands import DryRun, Yes
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.commands.topic_commands import Name, TopicName
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, rule_views
@@ -26,7 +27,13 @@ from bendybus.domain.filters.rule import (
 )
 
 WORDS: Final = ("rule", "rules")
-RuleName = Annotated[str, typer.Argument(help="Name of the rule within its subscription.")]
+RuleName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of the rule within its subscription.", autocompletion=completion.rule_names
+    ),
+]
+NewRule = Annotated[str, typer.Argument(help="Name of the rule within its subscription.")]
 _FIELDS: Final = {name.replace("_", "-"): name for name in rules.SYSTEM_PROPERTIES}
 # Other spellings: as in filters, and as `send --property` has them.
 _SPELLINGS: Final = {name.replace("-", ""): name for name in _FIELDS} | {"subject": "label"}
@@ -37,19 +44,19 @@ def create_rule(
     context: typer.Context,
     topic: TopicName,
     subscription: Name,
-    rule: RuleName,
-    sql: Annotated[str | None, typer.Option(help="Takes messages for which this is true.")] = None,
+    rule: NewRule,
+    sql: Annotated[str | None, typer.Option(help="SQL filter: match if this is true.")] = None,
     equal: Annotated[
         list[str] | None,
         typer.Option(
             "--equal",
-            help="PROPERTY=TEXT, or label=TEXT, session-id=TEXT …: takes messages that have all.",
+            help="PROPERTY=TEXT, or label=TEXT, session-id=TEXT …: match if all are equal.",
         ),
     ] = None,
-    nothing: Annotated[bool, typer.Option("--none", help="Takes no message.")] = False,
-    action: Annotated[str | None, typer.Option(help="How the copy differs: SET a = 1.")] = None,
+    nothing: Annotated[bool, typer.Option("--none", help="Match no message.")] = False,
+    action: Annotated[str | None, typer.Option(help="SQL action on the copy: SET a = 1.")] = None,
     dry_run: DryRun = False,
-    as_json: process_commands.JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a rule of a subscription; without a filter, it takes every message."""
     topic_commands.refuse_on_a_cluster(context, "create rule")
@@ -68,7 +75,7 @@ def create_rule(
             dry_runs.create_rule(bus, topic, subscription, wanted)
         else:
             answer = topics.create_rule(bus, topic, subscription, wanted)
-    topic_commands.say_created("Rule", rule, answer, as_json)
+    topic_commands.say_created("Rule", rule, answer, output)
 
 
 @entity_commands.describe_app.command("rule")

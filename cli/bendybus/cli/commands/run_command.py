@@ -31,6 +31,9 @@ def guarded(command: Callable[[], object]) -> int:
     try:
         command()
     except SystemExit as done:
+        if isinstance(done.__context__, BrokenPipeError):
+            # typer ends by itself then, with code 1.
+            return _pipe_closed()
         return done.code if isinstance(done.code, int) else int(bool(done.code))
     except CliError as error:
         return _say(str(error), error.exit_code)
@@ -39,10 +42,18 @@ def guarded(command: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         return _say("Interrupted.", errors.INTERRUPTED)
     except BrokenPipeError:
-        # The reader of a pipe went away (`bendybus peek q | head`): there is nowhere to write.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.CliError.exit_code
+        return _pipe_closed()
     return 0
+
+
+def _pipe_closed() -> int:
+    """Return the code for `bendybus peek q | head`: there is nowhere to write any more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    # Both, since notes may have gone to the same pipe: Python flushes them at its end.
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
+    return errors.PIPE_CLOSED
 
 
 def _say(sentence: str, code: int) -> int:

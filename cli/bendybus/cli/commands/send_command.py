@@ -9,9 +9,10 @@ import typer
 
 from bendybus.cli.bus import name_values
 from bendybus.cli.commands import completion
-from bendybus.cli.commands.process_commands import JsonFlag
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
+from bendybus.cli.output.printing import Output
 
 if TYPE_CHECKING:
     from bendybus.cli.bus.send_messages import Progress
@@ -25,7 +26,9 @@ def send(
     context: typer.Context,
     queue: Annotated[
         str,
-        typer.Argument(help="Name of the queue or topic.", autocompletion=completion.queue_names),
+        typer.Argument(
+            help="Name of the queue or topic.", autocompletion=completion.destination_names
+        ),
     ],
     body: Annotated[
         str | None, typer.Argument(help="The body; without it, or -: --from-file or stdin.")
@@ -50,7 +53,7 @@ def send(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted import of this file.")
     ] = False,
-    as_json: JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Send messages: one from the command line, or one per line."""
     from bendybus.cli.bus import messages, send_messages
@@ -77,10 +80,8 @@ def send(
         raise
     if resume and file:
         send_messages.forget_progress(file)
-    if as_json:
-        printing.json_line({"queue": queue, "sent": progress.sent})
-    else:
-        printing.line(f"{progress.sent} sent to {queue!r}")
+    facts = {"queue": queue, "sent": progress.sent}
+    printing.result(facts, f"{progress.sent} sent to {queue!r}", output)
 
 
 def _say_where_it_stopped(
@@ -139,6 +140,8 @@ def _read(path: Path | None) -> Iterator[str]:
 def _read_raw(path: Path | None) -> "Iterator[Outgoing]":
     from bendybus.cli.output.json_lines import Outgoing
 
+    if path is None and sys.stdin.isatty():
+        printing.note("Reading one message from the keyboard; Ctrl-D ends it.")
     try:
         yield Outgoing(sys.stdin.buffer.read() if path is None else path.read_bytes(), line=1)
     except OSError as error:

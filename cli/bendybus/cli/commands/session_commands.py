@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bendybus.cli.commands.entity_commands import OutputOption, SourceName
-from bendybus.cli.commands.process_commands import JsonFlag
+from bendybus.cli.commands.entity_commands import SourceName
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
@@ -24,7 +24,6 @@ def session_list(
     queue: SourceName,
     most: Annotated[int, typer.Option("--max", min=1, help="Maximum number of sessions.")] = 1_000,
     output: OutputOption = Output.TABLE,
-    as_json: JsonFlag = False,
 ) -> None:
     """List the sessions that have messages, a state or a receiver, with their counts."""
     from bendybus.cli.bus import sessions
@@ -32,7 +31,7 @@ def session_list(
 
     with closing(sessions.listed(context.obj, queue)) as listed:
         found = list(islice(listed, most + 1))
-    session_views.show(found[:most], Output.JSON if as_json else output)
+    session_views.show(found[:most], output)
     if len(found) > most:
         printing.note(f"There are more than {most} sessions; --max shows more of them.")
 
@@ -42,11 +41,9 @@ def session_state(
     context: typer.Context,
     queue: SourceName,
     session_id: SessionName,
-    text: Annotated[
-        str | None, typer.Option("--set", help="Keep this text for the session.")
-    ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Keep nothing for it.")] = False,
-    as_json: JsonFlag = False,
+    text: Annotated[str | None, typer.Option("--set", help="Set the state to this text.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Clear the state.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what receivers keep for a session, which must not be locked; or set or clear it."""
     from bendybus.cli.bus import messages, sessions
@@ -59,8 +56,8 @@ def session_state(
             state = None if text is None else text.encode()
         else:
             state = sessions.state(bus, queue, session_id)
-    if as_json:
-        printing.json_line({"session_id": session_id, **_as_json(state)})
+    if output.structured:
+        printing.structured({"session_id": session_id, **_as_json(state)}, output)
     elif text is not None or clear:
         done = "cleared" if clear else "set"
         printing.line(f"state of session {session_id!r} of {queue!r}: {done}")

@@ -6,8 +6,9 @@ import typer
 
 from bendybus.cli.bus import dry_runs, setting_texts, topics
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import entity_commands, process_commands
-from bendybus.cli.commands.entity_commands import DryRun, OutputOption, Yes
+from bendybus.cli.commands import completion, entity_commands
+from bendybus.cli.commands.entity_commands import DryRun, Yes
+from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, queue_views, rule_views, topic_views
 from bendybus.cli.output.printing import Output
@@ -20,8 +21,19 @@ from bendybus.wire import entities
 
 TOPIC_WORDS: Final = ("topic", "topics")
 SUBSCRIPTION_WORDS: Final = ("subscription", "subscriptions", "sub", "subs")
-TopicName = Annotated[str, typer.Argument(help="Name of the topic.")]
-Name = Annotated[str, typer.Argument(help="Name of the subscription within its topic.")]
+TopicName = Annotated[
+    str, typer.Argument(help="Name of the topic.", autocompletion=completion.topic_names)
+]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="Name of the subscription within its topic.",
+        autocompletion=completion.subscription_names,
+    ),
+]
+# Of what does not exist yet.
+NewName = Annotated[str, typer.Argument(help="Name of the topic.")]
+NewSubscription = Annotated[str, typer.Argument(help="Name of the subscription within its topic.")]
 Fields = Annotated[
     list[str] | None,
     typer.Option("--set", help="FIELD=VALUE, as in a manifest: autoDeleteOnIdle=P1D."),
@@ -34,17 +46,17 @@ _SHARES: Final = (
 @entity_commands.create_app.command("topic")
 def create_topic(
     context: typer.Context,
-    name: TopicName,
+    name: NewName,
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="Spread over all partitions; cannot be changed.")
     ] = False,
     detect_duplicates: Annotated[
-        bool, typer.Option("--detect-duplicates", help="By MessageId; cannot be changed.")
+        bool, typer.Option("--detect-duplicates", help="Use MessageId; cannot be changed.")
     ] = False,
     fields: Fields = None,
     migrated: entity_commands.Migrated = False,
     dry_run: DryRun = False,
-    as_json: process_commands.JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a topic without a manifest."""
     given = list(fields or ())
@@ -58,17 +70,17 @@ def create_topic(
             dry_runs.create_queue_or_topic(bus, name)
         else:
             answer = topics.create_topic(bus, name, wanted, migrated=migrated)
-    say_created("Topic", name, answer, as_json)
+    say_created("Topic", name, answer, output)
 
 
 @entity_commands.create_app.command("subscription")
 def create_subscription(
     context: typer.Context,
     topic: TopicName,
-    name: Name,
+    name: NewSubscription,
     fields: Fields = None,
     dry_run: DryRun = False,
-    as_json: process_commands.JsonFlag = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a subscription of a topic without a manifest."""
     refuse_on_a_cluster(context, "create subscription")
@@ -81,7 +93,7 @@ def create_subscription(
             dry_runs.create_subscription(bus, topic, name)
         else:
             answer = topics.create_subscription(bus, topic, name, wanted)
-    say_created("Subscription", subscription_name.compose(topic, name), answer, as_json)
+    say_created("Subscription", subscription_name.compose(topic, name), answer, output)
 
 
 @entity_commands.describe_app.command("topic")
@@ -111,7 +123,7 @@ def describe_subscription(
     rules = entities.description_from_proto(found.description).rules
     extra: list[tuple[str, object]] = [("topic", found.topic_name), ("rules", len(rules))]
     _describe(found, facts, extra, output)
-    if output in (Output.TABLE, Output.WIDE):
+    if not output.structured:
         printing.line("")
         rule_views.table(rules)
 
@@ -177,7 +189,7 @@ def show(
 def _describe(
     found: Any, facts: dict[str, Any], extra: list[tuple[str, object]], output: Output
 ) -> None:
-    if output in (Output.JSON, Output.YAML):
+    if output.structured:
         printing.structured(facts, output)
         return
     rows: list[tuple[str, object]] = [
@@ -207,15 +219,13 @@ def _held(found: Any) -> int:
     )
 
 
-def say_created(kind: str, name: str, answer: Any, as_json: bool) -> None:
+def say_created(kind: str, name: str, answer: Any, output: Output) -> None:
     """Print what was made; no answer: a dry run."""
     away = missing(answer) if answer is not None else []
-    if as_json:
-        facts = {"kind": kind, "name": name, "change": "created", "dry_run": answer is None}
-        printing.json_line({**facts, "unreached_partitions": away})
-        return
+    facts = {"kind": kind, "name": name, "change": "created", "dry_run": answer is None}
     tail = " (dry run)" if answer is None else entity_commands.lagging(away)
-    printing.line(f"{kind.lower()} {name!r}: created{tail}")
+    sentence = f"{kind.lower()} {name!r}: created{tail}"
+    printing.result({**facts, "unreached_partitions": away}, sentence, output)
 
 
 def missing(answer: Any) -> list[int]:

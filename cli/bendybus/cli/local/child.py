@@ -104,11 +104,13 @@ class Child:
     def facts(self) -> dict[str, Any]:
         """Return the facts about this process for run.json and the ready line."""
         return {
+            "name": self.name,
             "role": self.role,
             "pid": self.pid,
             "partitions": list(self.partitions),
             "address": self.address,
             "metrics": self.metrics,
+            "log": str(self._log),
         }
 
     def live_facts(self) -> dict[str, Any]:
@@ -116,7 +118,6 @@ class Child:
         uptime_s = time.monotonic() - self._started_at if self.pid else 0.0
         usage = process_usage.read(self.pid)
         return self.facts() | {
-            "name": self.name,
             "state": self.state.value,
             "restarts": self.restarts,
             "uptime_s": round(uptime_s, 1),

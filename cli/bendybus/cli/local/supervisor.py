@@ -1,15 +1,16 @@
 """`bendybus up`: the processes of one local bus, from start to end.
 
-Start: lock the folder → identity → partition servers → front end → manifests → ready. End: front
-end first, so that nothing is accepted that partitions could not store; then partition servers.
+Start: lock the folder → identity → partition servers → front ends → manifests → ready. End: front
+ends first, so that nothing is accepted that partitions could not store; then partition servers.
 Each child has one task; a child that never comes to serve stops everything with its own words.
 """
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ from bendybus.cli.local.programs import FRONTEND, PARTITION_SERVER, Programs
 
 _LOG_CHECK_S: Final = 10.0
 _KILLED_S: Final = 5.0
+# As many processes as any machine has a use for.
+FRONT_ENDS_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Settings:
     data: Path
     process_count: int
     port: int = endpoint.PORT_DEFAULT
+    # How many front ends, at `port` and the ports after it.
+    front_ends: int = 1
     programs: Programs = field(default_factory=Programs)
 
 
@@ -78,16 +83,21 @@ class Supervisor:
 
     def facts(self) -> dict[str, Any]:
         """Return what run.json holds."""
-        front = self._children[-1]
+        fronts = [child.address for child in self._children if child.role == FRONTEND]
         return {
-            "connection_string": endpoint.local(front.address),
-            "endpoint": front.address,
+            # Of the first; each of the others serves the same bus.
+            "connection_string": endpoint.local(fronts[0]),
+            "endpoint": fronts[0],
+            "endpoints": fronts,
             "data": str(self._settings.data),
             "namespace": self._identity.namespace.name,
             "control": self._control,
             "processes": [child.facts() for child in self._children],
-            "metrics": {child.name: child.metrics for child in reversed(self._children)},
+            "metrics": {child.name: child.metrics for child in self._fronts_first()},
         }
+
+    def _fronts_first(self) -> list[Child]:
+        return sorted(self._children, key=lambda child: child.role != FRONTEND)
 
     def logs(self) -> dict[int, Path]:
         """Return where the process of each partition writes its log."""
@@ -102,7 +112,7 @@ class Supervisor:
     ) -> None:
         await self._serve_control(stack)
         await self._start_partition_servers()
-        await self._start_frontend()
+        await self._start_frontends()
         self._serving = True
         self._changed()
         await when_ready(self)
@@ -183,34 +193,41 @@ class Supervisor:
         )
         return Start(listen, command, _metrics_url(metrics_port))
 
-    async def _start_frontend(self) -> None:
+    async def _start_frontends(self) -> None:
         addresses = {
             partition: child.address for child in self._children for partition in child.partitions
         }
-
-        def choose() -> Start:
-            port = self._settings.port or ports.free()
-            listen = f"{ports.HOST}:{port}"
-            metrics_port = ports.near(self._settings.port, 2)
-            command = self._settings.programs.frontend_command(
-                addresses,
-                listen=listen,
-                health_listen=f"{ports.HOST}:{ports.near(self._settings.port, 1)}",
-                metrics_port=metrics_port,
+        count = self._settings.front_ends
+        for number in range(count):
+            name = FRONTEND if count == 1 else f"{FRONTEND}-{number}"
+            self._add(
+                Child(
+                    name,
+                    FRONTEND,
+                    partitions=(),
+                    choose=partial(self._frontend, number, addresses),
+                    log=self._log(name),
+                    on_change=self._changed,
+                )
             )
-            return Start(listen, command, _metrics_url(metrics_port))
-
-        self._add(
-            Child(
-                FRONTEND,
-                FRONTEND,
-                partitions=(),
-                choose=choose,
-                log=self._log(FRONTEND),
-                on_change=self._changed,
-            )
-        )
         await self._all_ready()
+
+    def _frontend(self, number: int, addresses: Mapping[int, str]) -> Start:
+        """Return how to start a front end.
+
+        Clients have its port, so that it is the one asked for; those for health and metrics come
+        after the ports of all front ends where they are free.
+        """
+        first, count = self._settings.port, self._settings.front_ends
+        listen = f"{ports.HOST}:{first + number if first else ports.free()}"
+        metrics_port = ports.near(first, count + 2 * number + 1)
+        command = self._settings.programs.frontend_command(
+            addresses,
+            listen=listen,
+            health_listen=f"{ports.HOST}:{ports.near(first, count + 2 * number)}",
+            metrics_port=metrics_port,
+        )
+        return Start(listen, command, _metrics_url(metrics_port))
 
     def _add(self, child: Child) -> None:
         assert self._tasks is not None
@@ -288,9 +305,17 @@ def _metrics_url(port: int) -> str:
     return f"http://{ports.HOST}:{port}/metrics"
 
 
-def check_port(port: int) -> None:
-    """Raise UsageError or CliError unless the front end can listen there."""
-    if not 0 <= port <= 65_535:
-        raise UsageError(f"--port: {port} is outside 0 to 65535.")
-    if port and not ports.is_free(port):
-        raise CliError(f"Port {port} is taken. Choose another with --port (0: any free one).")
+def check_ports(port: int, front_ends: int = 1) -> None:
+    """Raise UsageError or CliError unless the front ends can listen there."""
+    if not 1 <= front_ends <= FRONT_ENDS_MAX:
+        raise UsageError(f"--front-ends: {front_ends} is outside 1 to {FRONT_ENDS_MAX}.")
+    if not 0 <= port <= ports.PORT_MAX:
+        raise UsageError(f"--port: {port} is outside 0 to {ports.PORT_MAX}.")
+    if port and port + front_ends - 1 > ports.PORT_MAX:
+        raise UsageError(
+            f"--port: {front_ends} front ends need ports {port} to {port + front_ends - 1}, and "
+            f"{ports.PORT_MAX} is the last. Choose a lower one."
+        )
+    for each in range(port, port + front_ends) if port else ():
+        if not ports.is_free(each):
+            raise CliError(f"Port {each} is taken. Choose another with --port (0: any free one).")

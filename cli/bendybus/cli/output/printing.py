@@ -36,6 +36,11 @@ class Output(StrEnum):
     JSON = "json"
     YAML = "yaml"
 
+    @property
+    def structured(self) -> bool:
+        """Whether it is for programs."""
+        return self in (Output.JSON, Output.YAML)
+
 
 class Step(Protocol):
     """Moves a progress bar on."""
@@ -77,6 +82,14 @@ def structured(value: Mapping[str, Any], output: Output) -> None:
         print(f"---\n{text}", end="", flush=True)
     else:
         json_line(value)
+
+
+def result(value: Mapping[str, Any], sentence: str, output: Output) -> None:
+    """Print what a command has done: as an object for programs, else as a sentence."""
+    if output.structured:
+        structured(value, output)
+    else:
+        line(sentence)
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:

@@ -28,7 +28,7 @@ WIDE: Final[tuple[str | Column, ...]] = (
 
 def show(queues: Sequence[pb.Queue], output: Output) -> None:
     """Print queues with their counts."""
-    if output in (Output.JSON, Output.YAML):
+    if output.structured:
         for queue in queues:
             printing.structured(as_json(queue), output)
         return

@@ -17,7 +17,7 @@ from bendybus.wire import rules
 def show(found: Sequence[pb.Rule], output: Output) -> None:
     """Print rules."""
     known = [rules.from_proto(each) for each in found]
-    if output in (Output.JSON, Output.YAML):
+    if output.structured:
         for each in known:
             created = datetime.fromtimestamp(each.created_at_ms / 1_000, UTC)
             facts = {**as_json(each), "createdAt": created.isoformat(timespec="milliseconds")}

@@ -21,7 +21,7 @@ _COLUMNS = (
 
 def show(sessions: Sequence[SessionRuntimeProperties], output: Output) -> None:
     """Print sessions with their counts."""
-    if output in (Output.JSON, Output.YAML):
+    if output.structured:
         for each in sessions:
             printing.structured(as_json(each), output)
         return

@@ -14,7 +14,7 @@ NAME = Column("NAME", text=True)
 
 def show_topics(topics: Sequence[pb.Topic], output: Output) -> None:
     """Print topics with their counts."""
-    if output in (Output.JSON, Output.YAML):
+    if output.structured:
         for topic in topics:
             printing.structured(topic_as_json(topic), output)
         return
@@ -52,7 +52,7 @@ def show_topics(topics: Sequence[pb.Topic], output: Output) -> None:
 
 def show_subscriptions(subscriptions: Sequence[pb.Subscription], output: Output) -> None:
     """Print subscriptions with their counts."""
-    if output in (Output.JSON, Output.YAML):
+    if output.structured:
         for subscription in subscriptions:
             printing.structured(subscription_as_json(subscription), output)
         return

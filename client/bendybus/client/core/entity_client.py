@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from bendybus.client import arguments
-from bendybus.client.core import settings, tracing
+from bendybus.client.core import client, settings, tracing
 from bendybus.client.core.shared_connection import SharedConnection
 from bendybus.domain import limits
 from bendybus.domain import subscription_name as subscription_names
@@ -45,6 +45,15 @@ class EntityClient:
         self.entity_name = entity_name
         self._name: str = identifier or f"{kind}-{uuid.uuid4()}"
         self._closed = False
+
+    @classmethod
+    def _from_connection_string(cls, conn_str: str, **kwargs: Any) -> Any:
+        """Create one without a client; samples of azure-servicebus call it so."""
+        given = client.arguments_of(conn_str, kwargs)
+        path = given.pop("entity_name")
+        if path and not (kwargs.get("queue_name") or kwargs.get("topic_name")):
+            given["queue_name"] = path
+        return cls(**given)
 
     @property
     def client_identifier(self) -> str:

@@ -111,7 +111,7 @@ class CompiledRule:
     action: CompiledAction | None
 
     def changes(self, view: MessageView) -> Changes:
-        """Return what the copy of a rule with an action has different. Raises FilterError."""
+        """Return how the copy of a rule with an action differs. Raises FilterError."""
         assert self.action is not None
         made = self.action.changes(view)
         name = UserChange(RULE_NAME_PROPERTY, self.rule.name)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from bendybus.domain import limits
+from bendybus.domain import limits, subscription_name
 from bendybus.domain.errors import (
     EntityAlreadyExists,
     EntityNotFound,
@@ -50,10 +50,16 @@ def get(known: Iterable[Rule], name: str, subscription: str) -> Rule:
     found = find(known, name)
     if found is None:
         raise EntityNotFound(
-            f"rule {name!r} of subscription {subscription!r} does not exist.",
+            f"rule {name!r} of subscription {subscription!r} does not exist. List what exists: "
+            f"bendybus get rules {_words(subscription)}.",
             metadata={"entity": subscription, "rule": name},
         )
     return found
+
+
+def _words(subscription: str) -> str:
+    """Return a subscription as commands take it: its topic and its name."""
+    return " ".join(subscription_name.split(subscription) or (subscription,))
 
 
 def changed(known: Sequence[Rule], change: RuleChange, subscription: str) -> tuple[Rule, ...]:

@@ -53,9 +53,9 @@ async def receive_deferred(
     target, by_partition = _located(front_end, asked, Access.RECEIVE)
     if len(by_partition) > 1:
         raise errors.InvalidOperation(
-            f"{target.entity.title}: the numbers are of partitions "
-            f"{sorted(by_partition)}; one call receives deferred messages of one partition. "
-            "Make a call for each.",
+            f"{target.entity.title}: the sequence numbers belong to partitions "
+            f"{sorted(by_partition)}; one call takes those of one partition. Make one call for "
+            "each.",
             metadata={"entity": target.entity.name, "field": "sequence_numbers"},
         )
     answers = await fan_out.gather(

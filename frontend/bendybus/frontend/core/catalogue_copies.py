@@ -91,7 +91,7 @@ class CatalogueCopies:
             raise errors.PartitionUnavailable(
                 f"{entity.title}: the change is recorded, but partition 0, the "
                 "registrar, does not show it; the other partitions take it when it is back. "
-                "Repeat the call to see it done.",
+                "Repeat the call to confirm.",
                 metadata={"entity": entity.name, "generation": str(entity.generation)},
             ) from None
         family = entity.topic_key

@@ -89,7 +89,7 @@ class EntityManager:
         if missing:
             raise errors.PartitionUnavailable(
                 f"{entity.title}: the change is recorded, but partitions {missing} could "
-                "not be reached; they take it when they are back. Repeat the call to see it done.",
+                "not be reached; they take it when they are back. Repeat the call to confirm.",
                 metadata={
                     "entity": entity.name,
                     "partitions": ",".join(map(str, missing)),
@@ -175,7 +175,7 @@ class EntityManager:
         if not registrar.available:
             raise errors.PartitionUnavailable(
                 "partition 0, the registrar of entities, is unavailable: nothing can be created, "
-                "changed or deleted until it is back. Messages flow on.",
+                "changed or deleted until it is back. Sending and receiving are not affected.",
                 metadata={"partition": "0"},
             )
         return await unary_calls.commit(registrar, wanted, self._timeout_s)

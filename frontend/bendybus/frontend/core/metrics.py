@@ -71,7 +71,7 @@ class Metrics:
         )
         self.possible_duplicates = Counter(
             "bendybus_possible_duplicates",
-            "Messages without a key that are stored, and maybe a second time in another partition",
+            "Messages without a key that are stored, possibly a second time in another partition",
             label,
             registry=registry,
         )
@@ -83,7 +83,7 @@ class Metrics:
         )
         self.under_way = Gauge(
             "bendybus_sends_under_way",
-            "Parts of frames that wait for partitions",
+            "Parts of frames waiting for partitions",
             registry=registry,
         )
         self.breakers = Gauge(

@@ -90,6 +90,6 @@ def check_number(place: Place, field: str, number: int) -> None:
     if number and sequence_number.partition_of(number) != place.partition:
         raise errors.InvalidArgument(
             field,
-            f"{number} is a number of partition {sequence_number.partition_of(number)}, not of "
+            f"{number} belongs to partition {sequence_number.partition_of(number)}, not to "
             f"partition {place.partition}.",
         )

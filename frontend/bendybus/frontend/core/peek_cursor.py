@@ -37,10 +37,10 @@ def start(cursor: bytes, partition_count: int, from_sequence_number: int) -> lis
     if not cursor:
         return [0] * partition_count
     if cursor[:1] != _VERSION or len(cursor) != 1 + 8 * partition_count:
-        raise InvalidArgument("cursor", "is not one of this entity. Start without a cursor.")
+        raise InvalidArgument("cursor", "belongs to another entity. Start without a cursor.")
     positions = list(struct.unpack(f">{partition_count}Q", cursor[1:]))
     if any(position != SKIP and position > bounds.NUMBER_MAX for position in positions):
-        raise InvalidArgument("cursor", "is not one of this entity. Start without a cursor.")
+        raise InvalidArgument("cursor", "belongs to another entity. Start without a cursor.")
     return positions
 
 

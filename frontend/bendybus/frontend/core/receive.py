@@ -92,7 +92,7 @@ class ReceiveDispatcher:
     ) -> Receiver:
         """Return the receiver of a session that is locked for it. Ends another one of it."""
         if (before := self._caches.get(shared.key)) is not None:
-            self.fail(before, errors.SessionLockLost("the session was attached elsewhere."))
+            self.fail(before, errors.SessionLockLost("the session moved to another stream."))
         self._caches[shared.key] = shared
         return self._receiver(shared, hand, fail, owner)
 
@@ -194,8 +194,8 @@ class ReceiveDispatcher:
         if owner in self._paused:
             why = "this connection has not read what it was given; receive less at a time"
         return errors.PartitionUnavailable(
-            f"{entity.title}: no partition could be asked for messages ({why}). Whether "
-            "there are any is not known; receive again.",
+            f"{entity.title}: no partition could be reached for messages ({why}). It is "
+            "unknown whether there are any; receive again.",
             metadata={"entity": entity.name},
         )
 

@@ -70,7 +70,7 @@ class Receiver:
             self._hand(Delivery(tag, (), busy))
             return
         if tag in self.credits:
-            self._fail(errors.InvalidArgument("ask_id", f"{tag} is of a receive that waits."))
+            self._fail(errors.InvalidArgument("ask_id", f"{tag} is in use by a pending receive."))
             return
         now, most = now_ms(), partition_asks.CACHE_BYTES_MAX
         messages = max(1, min(messages, MESSAGES_MAX))
@@ -149,4 +149,4 @@ class Receiver:
             return None
         most = CREDITS_MAX if too_many else limits.RECEIVERS_PER_ENTITY
         whose = "this receiver" if too_many else f"{self.entity.title}"
-        return errors.ServerBusy(f"{most} receives of {whose} are waiting already.")
+        return errors.ServerBusy(f"{whose}: too many pending receives (at most {most}). Retry.")

@@ -196,7 +196,7 @@ class SendDispatcher:
         full = self._bytes and self._bytes + tag.size_bytes > BYTES_MAX
         if full or len(self._attempts) >= ATTEMPTS_MAX:
             raise errors.ServerBusy(
-                "the front end has too many sends under way. Retry.", retry_after_ms=500
+                "too many sends are in flight at the front end. Retry.", retry_after_ms=500
             )
         held = self._held.get(tag.client, 0)
         if held and held + tag.size_bytes > CLIENT_BYTES_MAX:

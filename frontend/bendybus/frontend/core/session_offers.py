@@ -106,7 +106,8 @@ class SessionOffers:
             )
         if len(accepts) >= limits.RECEIVERS_PER_ENTITY:
             raise errors.ServerBusy(
-                f"{entity.title}: {len(accepts)} receivers wait for a session already. Retry.",
+                f"{entity.title}: too many pending session accepts (at most "
+                f"{len(accepts)}). Retry.",
                 retry_after_ms=1_000,
             )
         future: asyncio.Future[Offer] = asyncio.get_running_loop().create_future()

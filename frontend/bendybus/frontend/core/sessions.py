@@ -190,7 +190,7 @@ class SessionDispatcher:
         """
         shared = self._served.get(token)
         if shared is not None and shared.entity.uid != entity_uid:
-            raise errors.SessionLockLost("the session token is not one of this entity.")
+            raise errors.SessionLockLost("the session token belongs to another entity.")
         return shared
 
     async def _confirm(self, offer: Offer, receiver_id: bytes) -> LockedSession | None:

@@ -198,8 +198,7 @@ class TransactionDispatcher:
         upstream = self._upstreams.get(transaction.partition)
         if upstream is None:
             raise errors.MessageLockLost(
-                f"the lock token is of partition {transaction.partition}, which this namespace "
-                "does not have.",
+                f"invalid lock token: this namespace has no partition {transaction.partition}.",
                 metadata={"partition": str(transaction.partition)},
             )
         return await transaction_calls.transact(
@@ -222,7 +221,8 @@ class TransactionDispatcher:
         size_bytes = sum(each.messages.ByteSize() for each in sent)
         if self._bytes and self._bytes + size_bytes > BYTES_MAX:
             raise errors.ServerBusy(
-                "the front end has too much in open transactions. Retry.", retry_after_ms=500
+                "open transactions hold too much memory at the front end. Retry.",
+                retry_after_ms=500,
             )
         held = self._shares[opened.client].size_bytes
         if held and held + size_bytes > CLIENT_BYTES_MAX:

@@ -152,7 +152,7 @@ def _with_messages(facts: _Facts, entity: Entity, messages: columns.MessageBatch
         raise fault
     count = columns.count(messages)
     if not count:
-        raise errors.InvalidArgument("messages", "a send has at least one message.")
+        raise errors.InvalidArgument("messages", "the send is empty; send at least one message.")
     if entity.description.requires_session and not columns.all_in_sessions(messages):
         raise session_access.missing(entity)
     # Checked also on a plain entity: what contradicts itself is refused whatever it is sent to.
@@ -198,8 +198,8 @@ def _with_settle(facts: _Facts, entity: Entity, settle: SettlePart) -> _Facts:
     settled = facts.settled
     if not settled.isdisjoint(tokens) or len(set(tokens)) < len(tokens):
         raise errors.InvalidOperation(
-            f"{entity.title}: a message is settled once in a transaction. Leave out the second "
-            "settlement.",
+            f"{entity.title}: a message can be settled only once in a transaction. Leave out "
+            "the second settlement.",
             metadata={"entity": entity.name},
         )
     if settle.disposition is not Disposition.RENEW_LOCK:

@@ -236,7 +236,7 @@ def _columns(messages: Any) -> message_pb2.MessageBatch:
 
 def _busy() -> BusError:
     return errors.ServerBusy(
-        f"{flow_control.FRAMES_MAX} frames of this connection are under way already. Wait for "
+        f"{flow_control.FRAMES_MAX} frames of this connection are already in flight. Wait for "
         "answers.",
         retry_after_ms=500,
     )

@@ -133,7 +133,7 @@ class TransactionStream:
         """Return the open transaction of a request; the first one begins it."""
         if self._over == request.transaction_id:
             raise errors.InvalidOperation(
-                "the transaction is over: it was committed or rolled back. Begin another one."
+                "the transaction has ended: it was committed or rolled back. Begin another one."
             )
         if self._opened is None:
             self._opened = self._transactions.begin(

@@ -88,15 +88,15 @@ class UnaryCall:
                 await self._context.write(data)
         except TimeoutError:
             raise errors.ServiceTimeout(
-                f"the answer of {len(data)} bytes was not read in {ANSWER_S:.0f} s. Read it, and "
-                "have fewer calls under way."
+                f"the answer of {len(data)} bytes was not read within {ANSWER_S:.0f} s. Read it, "
+                "and make fewer calls at a time."
             ) from None
 
     def _take_request(self, size_bytes: int) -> None:
         if not self._ledger.requests.take(self._holder, size_bytes):
             raise errors.ServerBusy(
-                "large requests, or requests that come slowly, fill what calls of this connection, "
-                "of this policy or of all may hold. Have fewer under way, and repeat this one.",
+                "large or slow requests use up the memory for requests of this connection, of this "
+                "policy or of all callers. Make fewer at a time, and retry.",
                 retry_after_ms=1_000,
             )
         self._request_bytes = size_bytes
@@ -114,5 +114,5 @@ class UnaryCall:
 
 def _too_late(within_s: float) -> BusError:
     return errors.ServiceTimeout(
-        f"the request did not come in {within_s:.0f} s. Send less at a time."
+        f"the request was not received within {within_s:.0f} s. Send less at a time."
     )

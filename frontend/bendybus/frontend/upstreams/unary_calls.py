@@ -167,7 +167,7 @@ def unreachable(upstream: Upstream) -> BusError:
 def unknown(upstream: Upstream) -> BusError:
     """Return the error for a change of which the partition's answer was lost."""
     return errors.OutcomeUnknown(
-        f"partition {upstream.partition} was asked and did not answer: it may have done this.",
+        f"partition {upstream.partition} did not answer; it may have done this.",
         metadata={"partition": str(upstream.partition)},
     )
 

@@ -183,7 +183,7 @@ class PartitionThread:
         gap_ms = partition.state.clock.observe(now)
         if gap_ms:
             logger.warning(
-                "partition %d: did not get on for %d ms (suspended, or busy); locks are extended",
+                "partition %d: made no progress for %d ms (suspended or busy); locks are extended",
                 self.index,
                 gap_ms,
                 extra={"partition": self.index, "action": "standstill"},

@@ -135,4 +135,4 @@ class Dispatcher:
                 try:
                     to.answer(value)
                 except Exception:  # it costs one caller its answer, never the others theirs
-                    logger.exception("partition server: an answer could not be handed out")
+                    logger.exception("partition server: a reply could not be delivered")

@@ -1,8 +1,8 @@
 """`store inspect|check|export|copy FILE`: reads a partition's file, on a backup copy.
 
 Called by `__main__`; `bendybus store …` runs it as a process. `inspect`, `check` and `export` need
-the extra `store` (sqlite-utils), which a server does not. The file is never written to, whether a
-server has it open or not.
+sqlite-utils: the extra `server` has it, the images of servers do not. The file is never written to,
+whether a server has it open or not.
 """
 
 import argparse
@@ -11,10 +11,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bendybus.partition_server.offline.file_contents import Record
 from bendybus.partition_server.store.errors import FileRefused, StoreError
+
+# What shells say of a program that SIGPIPE ended: 128 + 13.
+PIPE_CLOSED: Final = 141
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
         from bendybus.partition_server.offline import backup_copy, export, file_contents, integrity
     except ModuleNotFoundError as error:
-        return _fail(f"{error.name} is needed: pip install '.[server,store]' in Bendybus's folder.")
+        return _fail(f"{error.name} is needed: pip install '.[server]' in Bendybus's folder.")
     try:
         with backup_copy.opened(options.file) as database:
             if options.action == "inspect":
@@ -46,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         # The reader closed the pipe; Python's own flush at the end must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return PIPE_CLOSED
 
 
 def _back_up(file: Path, to: str) -> int:

@@ -30,7 +30,7 @@ DEFERRED_MAX: Final = 1_000
 def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: bytes | None) -> None:
     """Defer a locked message. Raises what refuses it."""
     if queue.is_dead_letter and lock.deferred:
-        raise errors.InvalidOperation("the message is deferred already.")
+        raise errors.InvalidOperation("the message is already deferred.")
     changed = application_properties.merged(
         turn, queue, application_properties.of_locked(turn, queue, counter, lock), changes
     )

@@ -42,8 +42,8 @@ def check_message(turn: Turn, queue: MessageQueue, lock: Lock) -> None:
         )
     if lock.deferred:
         raise errors.InvalidOperation(
-            f"{entity.title}: a deferred message is received by its number only, and not abandoned "
-            "with a delay. Abandon without one.",
+            f"{entity.title}: deferred messages are received by sequence number only, and "
+            "cannot be abandoned with a delay. Abandon without one.",
             metadata={"entity": entity.name},
         )
     places, user = turn.partition.held.places, shares.user_of(entity)

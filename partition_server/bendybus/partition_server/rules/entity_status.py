@@ -11,7 +11,7 @@ def check_sends(entity: Entity) -> None:
         raise lifecycle.refuse_sends(entity.name, entity.kind)
     if not entity.description.status.sends:
         raise errors.EntityDisabled(
-            f"{entity.title} is {entity.description.status}: it takes no messages. Set its "
+            f"{entity.title} is {entity.description.status}: sending is disabled. Set its "
             "status to Active.",
             metadata={"entity": entity.name, "status": entity.description.status},
         )

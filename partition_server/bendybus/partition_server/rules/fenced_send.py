@@ -83,8 +83,8 @@ def _found(turn: Turn, queue: MessageQueue, command: SendFenced) -> Fence | None
     known = _known(turn, queue, command.producer_id)
     if known is not None and known.epoch > command.epoch:
         raise errors.ProducerFenced(
-            f"{queue.entity.title}: the producer has begun epoch {known.epoch}, so nothing of "
-            f"epoch {command.epoch} is stored any more. Stop the earlier attempt.",
+            f"{queue.entity.title}: the producer is at epoch {known.epoch}; messages of "
+            f"epoch {command.epoch} are rejected. Stop the earlier attempt.",
             metadata={"epoch": str(known.epoch)},
         )
     return known
@@ -169,7 +169,7 @@ def _check(command: SendFenced) -> None:
     if count or not ordinals:
         send.check_shape(command.batch, ())
     if command.replace and count:
-        raise errors.InvalidArgument("replace", "is for a call without messages.")
+        raise errors.InvalidArgument("replace", "is only valid for a call without messages.")
     if len(ordinals) != max(1, count):
         raise errors.InvalidArgument(
             "ordinals", f"has {len(ordinals)} entries for {count} messages."
@@ -179,7 +179,7 @@ def _check(command: SendFenced) -> None:
     bounds.check_number("ordinals", ordinals[0], bounds.NUMBER_MAX, least)
     bounds.check_number("ordinals", ordinals[-1], bounds.NUMBER_MAX, least)
     if any(later <= earlier for earlier, later in itertools.pairwise(ordinals)):
-        raise errors.InvalidArgument("ordinals", "must rise from message to message.")
+        raise errors.InvalidArgument("ordinals", "must be strictly increasing.")
     content = command.batch.content_bytes()
     if count > 1 and content > limits.FENCED_BYTES_MAX:
         raise errors.InvalidArgument(

@@ -134,7 +134,7 @@ class _Look:
         if partition.forward_link is None and not stays:
             raise errors.PartitionUnavailable(
                 f"{source.title} forwards to {entity.title}, whose messages are in other "
-                "partitions, and their addresses are not known here."
+                "partitions, whose addresses are unknown here."
             )
         # Otherwise only what is for this partition waits, see `forward_lanes`.
         if partition.sends_refused and stays:

@@ -105,7 +105,7 @@ def find(
 def lost() -> BusError:
     """Return the error for a token that leads to no lock (any more)."""
     return errors.MessageLockLost(
-        "the lock on the message is lost: it ended, the message was settled before, or the "
+        "the lock on the message is lost: it expired, the message was already settled, or the "
         "partition was restarted. The message, if still there, will be delivered again."
     )
 

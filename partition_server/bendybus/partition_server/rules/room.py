@@ -66,7 +66,7 @@ def refusal(turn: Turn, payer: MessageQueue, added_bytes: int) -> BusError | Non
         return None
     if partition.sends_refused:
         return errors.PartitionUnavailable(
-            f"partition {partition.index} stores nothing more: {partition.sends_refused}. "
+            f"partition {partition.index} accepts no more data: {partition.sends_refused}. "
             "Receive or purge messages, or give the volume more room.",
             metadata={"partition": str(partition.index)},
         )

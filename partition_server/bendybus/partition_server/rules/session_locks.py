@@ -44,7 +44,7 @@ LOCKS_PER_SESSION: Final = 10_000
 def lost() -> errors.BusError:
     """Return the error for a token that leads to no session lock (any more)."""
     return errors.SessionLockLost(
-        "the lock on the session is lost: it ended, it was given up, or the partition was "
+        "the lock on the session is lost: it expired, it was released, or the partition was "
         "restarted. Accept the session again."
     )
 

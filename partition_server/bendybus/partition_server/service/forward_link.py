@@ -62,7 +62,7 @@ class Peer:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 raise errors.PartitionUnavailable(
                     f"partition {self.partition} runs an older version of Bendybus, which does "
-                    "not take messages of other partitions. Update its partition server.",
+                    "not accept messages from other partitions. Update its partition server.",
                 ) from error
             raise statuses.from_rpc_error(error) from error
         self._clock_offset_ms = answer.monotonic_ms - read_clocks().mono_ms
@@ -153,7 +153,7 @@ class ForwardLinks:
 
     async def _forward(self, link: "ForwardLink", frame: Outgoing) -> ForwardedTaken:
         if link.open > FRAMES_MAX * max(1, len(self._peers) + len(self._hosts.threads)):
-            raise errors.ServerBusy("too many frames are on their way.")
+            raise errors.ServerBusy("too many frames are in flight.")
         if frame.partition in self._hosts.threads:
             taken: ForwardedTaken = await self._hosts.ask(
                 frame.partition, lambda reply: forward_frames.command_of(frame, reply)
@@ -162,7 +162,7 @@ class ForwardLinks:
         peer = self._peers.get(frame.partition)
         if peer is None:
             raise errors.PartitionUnavailable(
-                f"the address of partition {frame.partition} is not known here. Start the "
+                f"the address of partition {frame.partition} is unknown. Start the "
                 "partition server with --peer for every partition."
             )
         return await peer.forward(frame)

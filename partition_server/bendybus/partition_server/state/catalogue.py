@@ -303,7 +303,8 @@ class Catalogue:
         topic = self._by_key.get(parts[0].lower())
         if topic is None or topic.deleted:
             raise errors.EntityNotFound(
-                f"topic {parts[0]!r} does not exist. Create it before its subscriptions.",
+                f"topic {parts[0]!r} does not exist. Create it first: bendybus create topic "
+                f"{parts[0]}, a manifest, or an administration client.",
                 metadata={"entity": parts[0]},
             )
         entities.check_kind(topic, EntityKind.TOPIC)

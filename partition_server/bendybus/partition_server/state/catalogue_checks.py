@@ -83,7 +83,9 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
                 metadata={"entity": current.name},
             )
         if command.action is EntityAction.ADOPT and not command.manifest_uid:
-            raise errors.InvalidArgument("manifest_uid", "an adoption names the new manifest.")
+            raise errors.InvalidArgument(
+                "manifest_uid", "adoption requires the UID of the new manifest."
+            )
     elif command.rule_change is not None:
         catalogue_rules.check_may_change(command, current)
     elif current.origin is Origin.MANIFEST and command.origin is not Origin.MANIFEST:

@@ -45,7 +45,8 @@ def _destination(catalogue: Entries, wanted: Entity, field: str, name: str) -> E
         raise _refusal(
             wanted,
             field,
-            f"the destination {name!r} of {wanted.title} does not exist. Create it before",
+            f"the destination {name!r} of {wanted.title} does not exist. Create it first: bendybus "
+            f"create queue {name}, or create topic {name}",
             errors.EntityNotFound,
         )
     if found.kind is EntityKind.SUBSCRIPTION:

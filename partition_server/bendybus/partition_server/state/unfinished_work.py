@@ -41,7 +41,7 @@ class Unsettled:
 
 
 class Unfinished:
-    """What goes on, in turn."""
+    """The work in progress, in order."""
 
     def __init__(self) -> None:
         self._settlements: deque[Unsettled] = deque()

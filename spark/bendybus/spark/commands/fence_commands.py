@@ -15,7 +15,7 @@ from bendybus.spark.option_table import Use
 from bendybus.spark.sink.bus import ConnectedSender
 
 fence_app = typer.Typer(
-    help="How far the tasks of a write came: show, reset, adopt.", no_args_is_help=True
+    help="Progress of the tasks of a write: show, reset, adopt.", no_args_is_help=True
 )
 To = Annotated[
     str, typer.Option("--to", help="Queue or topic that is written to.", show_default=False)
@@ -23,9 +23,11 @@ To = Annotated[
 Checkpoint = Annotated[
     Path | None, typer.Option(help="Checkpoint of the streaming query that writes.")
 ]
-Key = Annotated[str, typer.Option("--idempotency-key", help="Or: what names the batch write.")]
-Tasks = Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="So many tasks.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without, only say what it would do.")]
+Key = Annotated[str, typer.Option("--idempotency-key", help="Or the key of the batch write.")]
+Tasks = Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="Number of tasks.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do it; without it, only print what would be done.")
+]
 Form = Annotated[str, typer.Option("--format", help="table, markdown or json.")]
 TASKS: int = 200
 

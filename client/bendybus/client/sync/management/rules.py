@@ -38,7 +38,7 @@ class RuleOperations(ManagementCalls):
 
         `topic_name`, `subscription_name`: the subscription. `rule_name`: its name within the
         subscription. `filter`: which messages it takes; TrueRuleFilter, FalseRuleFilter,
-        CorrelationRuleFilter or SqlRuleFilter. `action`: what its copy of a message has different.
+        CorrelationRuleFilter or SqlRuleFilter. `action`: how its copy of a message differs.
         A subscription has the rule `$Default`, which takes every message, until it is deleted.
         Raises ResourceExistsError, ResourceNotFoundError without the subscription, and
         HttpResponseError with line and column of what does not parse.

@@ -1,0 +1,168 @@
+"""`logs`: what the processes of a bus say, on this machine or on a cluster."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Annotated, Any, Final
+
+import typer
+
+from bendybus.cli.bus import bus_choice
+from bendybus.cli.bus.bus_choice import Choice
+from bendybus.cli.cluster import connection
+from bendybus.cli.cluster.connection import ClusterChoice
+from bendybus.cli.cluster.kubectl import Kubectl
+from bendybus.cli.commands.output_option import OutputOption
+from bendybus.cli.errors import NotFound, UsageError
+from bendybus.cli.local import data_directory, log_files
+from bendybus.cli.local.log_files import LogFile
+from bendybus.cli.output import log_lines, printing
+from bendybus.cli.output.log_lines import LogLine
+from bendybus.cli.output.printing import Output
+
+_LOOK_S: Final = 0.5
+_PODS_MAX: Final = 50
+_LABELS: Final = "bendybus.io/bus={bus}"
+_ROLE: Final = ",bendybus.io/role={role}"
+
+
+class Role(StrEnum):
+    """Whose log."""
+
+    ALL = "all"
+    PARTITION = "partition"
+    FRONTEND = "frontend"
+
+
+def logs(
+    context: typer.Context,
+    role: Annotated[
+        Role, typer.Argument(help="partition N, frontend (also frontend N), or all.")
+    ] = Role.ALL,
+    number: Annotated[
+        int | None, typer.Argument(min=0, help="Index of the partition or front end.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")
+    ] = False,
+    tail: Annotated[
+        int, typer.Option(min=-1, help="Last lines of each process; -1: all of them.")
+    ] = 100,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the logs of a bus: of the local one, or with --kube of one on a cluster."""
+    if number is not None and role is Role.ALL:
+        raise UsageError("logs: a number needs partition or frontend before it.")
+    choice: Choice = context.obj
+    if choice.cluster is not None:
+        lines = _of_cluster(choice.cluster, role, number, follow=follow, tail=tail)
+    else:
+        lines = _of_files(choice, role, number, follow=follow, tail=tail)
+    for line in lines:
+        printing.result(line.as_json(), str(line), output)
+
+
+def _of_files(
+    choice: Choice, role: Role, number: int | None, *, follow: bool, tail: int
+) -> Iterator[LogLine]:
+    if choice.connection_string or _is_named_elsewhere(choice):
+        raise UsageError(
+            "logs: a connection string leads to no logs. Name a local bus with --data DIR, or one "
+            "on a cluster with --kube."
+        )
+    partition = number if role is Role.PARTITION else None
+    files = _files(choice, role, number)
+    # Lines about another partition of the same process are not asked for.
+    first = [log_lines.parse(file.process, text) for file in files for text in file.last(tail)]
+    yield from (line for line in log_lines.by_time(first) if line.is_about(partition))
+    while follow:
+        more = [log_lines.parse(file.process, text) for file in files for text in file.added()]
+        yield from (line for line in log_lines.by_time(more) if line.is_about(partition))
+        time.sleep(_LOOK_S)
+
+
+def _is_named_elsewhere(choice: Choice) -> bool:
+    return choice.data is None and bool(choice.environment.get(bus_choice.VARIABLE))
+
+
+def _files(choice: Choice, role: Role, number: int | None) -> list[LogFile]:
+    """Return the logs of the bus that runs, or of --data when none runs on it any more."""
+    run = data_directory.read_run(choice.data) if choice.data else bus_choice.local_bus(choice)
+    if run is None:
+        assert choice.data is not None
+        return _files_left(choice.data, role, number)
+    wanted = [process for process in run["processes"] if _is_wanted(process, role, number)]
+    if role is Role.FRONTEND and number is not None:
+        wanted = wanted[number : number + 1]
+    if not wanted:
+        raise NotFound(f"{role} {number} does not exist. bendybus ps lists the processes.")
+    return [LogFile(each["name"], Path(each["log"])) for each in wanted]
+
+
+def _is_wanted(process: dict[str, Any], role: Role, number: int | None) -> bool:
+    if role is Role.PARTITION:
+        return bool(process["partitions"]) and number in (None, *process["partitions"])
+    return role is Role.ALL or bool(process["role"] == Role.FRONTEND)
+
+
+def _files_left(folder: Path, role: Role, number: int | None) -> list[LogFile]:
+    """Return what a bus left that has ended: which process had a partition is not known then."""
+    found = list(log_files.of_folder(folder / "logs"))
+    if role is Role.PARTITION:
+        found = [each for each in found if each.process.startswith("partition-server")]
+    elif role is Role.FRONTEND:
+        names = ("frontend",) if number is None else (f"frontend-{number}", "frontend")
+        found = [each for each in found if each.process.startswith(names)]
+    if not found:
+        raise NotFound(f"{folder / 'logs'} has no such log. Start a bus with bendybus up.")
+    return found
+
+
+def _of_cluster(
+    choice: ClusterChoice, role: Role, number: int | None, *, follow: bool, tail: int
+) -> Iterator[LogLine]:
+    if role is Role.FRONTEND and number is not None:
+        raise UsageError("logs frontend: pods have no numbers. Leave the number out.")
+    bus = connection.find(choice.kubectl, choice.bus)
+    words = [f"--tail={tail}", *(["--follow"] if follow else [])]
+    if role is Role.PARTITION and number is not None:
+        pod = f"{bus.name}-partition-{number}"
+        named = [pod]
+    else:
+        pod = bus.name
+        labels = _LABELS.format(bus=bus.name)
+        labels += "" if role is Role.ALL else _ROLE.format(role=role)
+        named = [f"--selector={labels}", "--prefix", f"--max-log-requests={_PODS_MAX}"]
+    kubectl = Kubectl(choice.context, bus.namespace)
+    yield from (log_lines.parse(pod, text) for text in _said(kubectl, ["logs", *named, *words]))
+
+
+def _said(kubectl: Kubectl, arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that kubectl prints, as they come. Raises CliError."""
+    # Not a pipe: who follows logs for days must not wait for its reader.
+    with tempfile.TemporaryFile() as errors:
+        yield from _until_end(kubectl, arguments, errors)
+
+
+def _until_end(kubectl: Kubectl, arguments: Sequence[str], errors: IO[bytes]) -> Iterator[str]:
+    with subprocess.Popen(
+        kubectl.command(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        errors="replace",
+    ) as child:
+        assert child.stdout is not None
+        try:
+            for line in child.stdout:
+                yield line.rstrip("\r\n")
+        finally:
+            if child.poll() is None:
+                child.terminate()
+    if child.returncode > 0:
+        errors.seek(0)
+        raise kubectl.explained(errors.read().decode("utf-8", "replace"))

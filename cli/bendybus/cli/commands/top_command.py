@@ -1,0 +1,173 @@
+"""`top`: the entities of a bus with their traffic and counts, live."""
+
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from bendybus.cli.bus import bus_choice, topics, traffic
+from bendybus.cli.bus.bus_choice import Choice
+from bendybus.cli.bus.management import Management
+from bendybus.cli.bus.traffic import Rates
+from bendybus.cli.commands.entity_commands import connected
+from bendybus.cli.commands.output_option import OutputOption
+from bendybus.cli.errors import CliError
+from bendybus.cli.local import control
+from bendybus.cli.output import printing
+from bendybus.cli.output.printing import Output
+from bendybus.cli.output.tables import Column
+from bendybus.domain import subscription_name
+
+_METRICS_S: Final = 2.0
+_COLUMNS: Final = (
+    Column("NAME", cut=16, text=True), "IN/S", "OUT/S", "ACTIVE", "DEAD", "SCHEDULED", "SIZE",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An entity at one moment. None: not known."""
+
+    kind: str
+    name: str
+    rates: Rates | None
+    active: int | None
+    dead: int | None
+    scheduled: int | None
+    size_bytes: int | None
+
+    @property
+    def order(self) -> tuple[float, int, str]:
+        """Where it stands: the busiest first, then the fullest."""
+        moved = self.rates.incoming + self.rates.outgoing if self.rates else 0.0
+        return (-moved, -(self.active or 0), self.name.lower())
+
+
+def top(
+    context: typer.Context,
+    most: Annotated[
+        int, typer.Option("--max", min=1, help="Maximum number of entities: the busiest.")
+    ] = 20,
+    interval: Annotated[
+        float, typer.Option(min=0.5, max=3_600, help="Seconds between two readings.")
+    ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show one reading and end; so does a pipe.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the busiest queues, topics and subscriptions, live: rates of a local bus, and counts."""
+    urls = _metrics_urls(context.obj)
+    live = sys.stdout.isatty() and not once and not output.structured
+    with connected(context) as bus:
+        before, at = _counters(urls), time.monotonic()
+        while True:
+            # Rates need two readings.
+            time.sleep(interval)
+            after, now = _counters(urls), time.monotonic()
+            rates = traffic.rates(before, after, now - at) if urls else None
+            rows = sorted(_rows(bus, rates), key=lambda row: row.order)
+            if live:
+                printing.clear()
+            _show(rows[:most], output)
+            if len(rows) > most and not output.structured:
+                printing.note(f"{len(rows) - most} more; --max shows more of them.")
+            if not live:
+                return
+            before, at = after, now
+
+
+def _show(rows: Sequence[Row], output: Output) -> None:
+    if output.structured:
+        for row in rows:
+            printing.structured(_as_json(row), output)
+        return
+    printing.table(_COLUMNS, [_cells(row) for row in rows])
+
+
+def _cells(row: Row) -> list[object]:
+    rates = row.rates
+    return [
+        row.name,
+        f"{rates.incoming:.1f}" if rates else None,
+        f"{rates.outgoing:.1f}" if rates else None,
+        row.active,
+        row.dead,
+        row.scheduled,
+        None if row.size_bytes is None else printing.size(row.size_bytes),
+    ]
+
+
+def _as_json(row: Row) -> dict[str, Any]:
+    rates = row.rates
+    return {
+        "kind": row.kind,
+        "name": row.name,
+        "incoming_per_s": round(rates.incoming, 3) if rates else None,
+        "outgoing_per_s": round(rates.outgoing, 3) if rates else None,
+        "active": row.active,
+        "dead": row.dead,
+        "scheduled": row.scheduled,
+        "size_bytes": row.size_bytes,
+    }
+
+
+def _rows(bus: Management, rates: dict[str, Rates] | None) -> list[Row]:
+    found = [_row("Queue", each.name, each, rates) for each in bus.queues(runtime=True)]
+    for topic in topics.topics(bus):
+        found.append(_row("Topic", topic.name, topic, rates))
+        for each in topics.subscriptions(bus, topic.name):
+            name = subscription_name.compose(topic.name, each.name)
+            found.append(_row("Subscription", name, each, rates))
+    return found
+
+
+def _row(kind: str, name: str, entity: Any, rates: dict[str, Rates] | None) -> Row:
+    counts = entity.runtime.count_details
+    moved = None if rates is None else rates.get(name.lower(), Rates())
+    if not any(part.reachable for part in entity.runtime.partitions):
+        # What no partition counted is not 0.
+        return Row(kind, name, moved, None, None, None, None)
+    # A topic holds only what is scheduled: the rest is its subscriptions'.
+    holds = kind != "Topic"
+    return Row(
+        *(kind, name, moved),
+        counts.active_message_count if holds else None,
+        counts.dead_letter_message_count if holds else None,
+        counts.scheduled_message_count if kind != "Subscription" else None,
+        entity.runtime.size_in_bytes,
+    )
+
+
+def _metrics_urls(choice: Choice) -> list[str]:
+    """Return where a local bus's front ends have their metrics; of another bus, nothing."""
+    named = choice.connection_string or choice.cluster is not None
+    if named or (choice.data is None and choice.environment.get(bus_choice.VARIABLE)):
+        return []
+    run = bus_choice.local_bus(choice)
+    try:
+        processes = control.ask(run["control"], {"action": "ps"})["processes"]
+    except CliError:
+        processes = run["processes"]
+    return [each["metrics"] for each in processes if each["role"] == "frontend"]
+
+
+def _counters(urls: Sequence[str]) -> dict[str, tuple[float, float]]:
+    return traffic.counters(filter(None, map(_text, urls)))
+
+
+def _text(url: str) -> str:
+    # Without the proxies of the environment: it is this machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=_METRICS_S) as answer:
+            text: bytes = answer.read()
+    except (urllib.error.URLError, OSError):
+        # It starts again at the moment: what it counts then begins at 0.
+        return ""
+    return text.decode("utf-8", "replace")

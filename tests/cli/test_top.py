@@ -1,0 +1,77 @@
+"""`bendybus top`: rates from what front ends count, and what entities hold."""
+
+import json
+
+import pytest
+
+from bendybus.cli.bus import traffic
+from bendybus.cli.bus.traffic import Rates
+from bendybus.cli.commands.top_command import Row
+from bendybus.domain import entity
+from tests.cli.fake_management import FakeManagement
+from tests.cli.test_entity_commands import run
+
+pytestmark = pytest.mark.requirement("R373")
+TEXT = """# HELP bendybus_incoming_messages_total IncomingMessages
+bendybus_incoming_messages_total{entity="Orders"} 1.0e+02
+bendybus_outgoing_messages_total{entity="Orders"} 40.0
+bendybus_outgoing_messages_total{entity="news/Subscriptions/a\\"b"} 7.0
+bendybus_incoming_messages_created{entity="Orders"} 1.7e+09
+"""
+
+
+def test_counters_of_all_front_ends_are_added() -> None:
+    found = traffic.counters([TEXT, 'bendybus_incoming_messages_total{entity="orders"} 1.0\n'])
+
+    assert found == {"orders": (101.0, 40.0), 'news/subscriptions/a"b': (0.0, 7.0)}
+
+
+def test_rates_are_of_what_came_between_two_readings_also_after_a_new_start() -> None:
+    before = {"orders": (100.0, 40.0), "gone": (1.0, 1.0)}
+    after = {"orders": (150.0, 30.0), "new": (4.0, 0.0)}
+
+    found = traffic.rates(before, after, 2.0)
+
+    assert found == {"orders": Rates(25.0, 15.0), "new": Rates(2.0, 0.0)}
+    assert traffic.rates(before, after, 0.0)["orders"] == Rates()
+
+
+def test_the_busiest_stand_first_then_the_fullest() -> None:
+    rows = [
+        Row("Queue", "b", Rates(), 9, 0, 0, 0),
+        Row("Queue", "a", Rates(), None, None, None, None),
+        Row("Queue", "c", Rates(1.0, 0.5), 0, 0, 0, 0),
+    ]
+
+    assert [row.name for row in sorted(rows, key=lambda row: row.order)] == ["c", "b", "a"]
+
+
+def test_a_pipe_gets_one_reading_of_a_bus_elsewhere_without_rates(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("orders", entity.Origin.CLIENT, enable_partitioning=True)
+    for words in (("topic", "news"), ("subscription", "news", "a")):
+        assert run(bus, "create", *words) == 0
+    capsys.readouterr()
+
+    codes = [
+        run(bus, "top", "--interval", "0.5"),
+        run(bus, "top", "--interval", "0.5", "-o", "json", "--max", "1"),
+    ]
+
+    shown = capsys.readouterr().out.splitlines()
+    assert codes == [0, 0]
+    assert shown[0].split() == ["NAME", "IN/S", "OUT/S", "ACTIVE", "DEAD", "SCHEDULED", "SIZE"]
+    assert shown[1].split()[:6] == ["orders", "-", "-", "16", "0", "0"]
+    assert [line.split()[0] for line in shown[2:4]] == ["news", "news/Subscriptions/a"]
+    assert json.loads(shown[4]) == {
+        "kind": "Queue",
+        "name": "orders",
+        "incoming_per_s": None,
+        "outgoing_per_s": None,
+        "active": 16,
+        "dead": 0,
+        "scheduled": 0,
+        "size_bytes": 1600,
+    }
+    assert len(shown) == 5

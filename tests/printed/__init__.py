@@ -1,0 +1,1 @@
+"""The commands and programs that pages print, run as printed from an installed wheel."""
