@@ -45,6 +45,20 @@ def breaks_once(marker: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return step
 
 
+def breaks_in(task: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return a step that fails in one task, always."""
+
+    def step(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        for batch in batches:
+            if TaskContext.get().partitionId() == task:
+                raise RuntimeError("injected")
+            yield batch
+
+    return step
+
+
 @pytest.mark.requirement("R298")
 def test_columns_of_rows_are_properties_of_messages(new_queue: NewQueue) -> None:
     queue = new_queue()
@@ -184,6 +198,40 @@ def test_a_streaming_write_that_is_repeated_as_a_whole_stores_each_row_once(
     run()
 
     assert Counter(target.received()) == Counter([*(f"m{n}" for n in range(200)), "more"])
+
+
+@pytest.mark.requirement("R402")
+def test_a_streaming_batch_that_broke_off_is_finished_by_as_many_tasks_and_no_others(
+    new_queue: NewQueue, tmp_path: Path
+) -> None:
+    source, target = new_queue(), new_queue()
+    source.send([f"m{n}" for n in range(400)])
+
+    def run(tasks: int, step: Callable[[Iterator[Any]], Iterator[Any]] | None = None) -> None:
+        frame = source.stream(startingOffsets="earliest", maxMessagesPerTrigger="400")
+        frame = frame.selectExpr("body").repartition(tasks)
+        query = (
+            (frame.mapInArrow(step, "body binary") if step else frame)
+            .writeStream.format("bendybus")
+            .options(**target.options, timeout="5s")
+            .option("checkpointLocation", str(tmp_path / "c"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(90)
+
+    with pytest.raises(Exception, match="injected"):
+        run(4, breaks_in(task=3))
+    stored = target.active()
+    for tasks in (1, 2, 7):
+        with pytest.raises(Exception, match=r"not those of|earlier run is not there") as error:
+            run(tasks)
+        assert target.name in str(error.value).splitlines()[0]
+        assert target.active() == stored
+    run(4)
+
+    assert 0 < stored < 400
+    assert Counter(target.received()) == Counter(f"m{n}" for n in range(400))
 
 
 @pytest.mark.requirement("R297")
