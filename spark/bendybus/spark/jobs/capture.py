@@ -65,9 +65,10 @@ def start(
 
     `trigger`: as Spark takes it. `done` is called after each batch that published its files.
     """
+    path = check(wanted)
+    # Not above: this module is loaded without Spark, too.
     from bendybus.spark.data_source import RangesDataSource
 
-    path = check(wanted)
     today, owner = _shape(wanted), _owner(wanted)
     record = capture_record.of_checkpoint(spark, wanted.checkpoint)
     source = _source(wanted)[0]
