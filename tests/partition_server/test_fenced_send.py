@@ -225,6 +225,14 @@ def test_without_messages_the_first_of_an_epoch_moves_the_fence(queue: Driver) -
     assert bodies(queue) == []
 
 
+@pytest.mark.requirement("R402")
+def test_without_messages_a_fence_moves_forward_within_its_epoch(queue: Driver) -> None:
+    for ordinal in (3, 1, 7, 5):
+        send_fenced(queue, ordinals=[ordinal])
+
+    assert fence(queue) == FenceRead(1, 7, b"")
+
+
 @pytest.mark.requirement("R362")
 def test_a_fence_is_replaced_within_its_epoch_when_that_is_said(queue: Driver) -> None:
     send_fenced(queue, b"a", b"b", mark=b"m", epoch=2)

@@ -1,6 +1,6 @@
 """An entity in memory, as the planners and readers of the Spark room see the bus."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -83,6 +83,10 @@ class MemoryBus:
         self.partitions = [MemoryPartition(index) for index in range(len(counts))]
         self.leases: list[MemoryLease] = []
         self.looks = 0
+        # Called by what settles, before it does.
+        self.settling: Callable[[int], None] = lambda partition: None
+        # Called when a lease was released.
+        self.releasing: Callable[[], None] = lambda: None
         for index, count in enumerate(counts):
             self.send(index, count)
 
@@ -157,8 +161,10 @@ class MemoryLease:
 
     def release(self) -> None:
         self.released = True
+        self._bus.releasing()
 
     def settle_up_to(self, partition: int, number: int, *, incarnation: str) -> int:
+        self._bus.settling(partition)
         if self._bus.leases[-1] is not self:
             raise DrainLeaseLostError(message=f"the lease (epoch {self.epoch}) is lost.")
         found = self._bus.partitions[partition]

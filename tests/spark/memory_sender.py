@@ -27,6 +27,8 @@ class MemoryEntity:
     stored: dict[int, list[Encoded]] = field(default_factory=dict)
     fences: dict[tuple[int, bytes], Fence] = field(default_factory=dict)
     frames: int = 0
+    # How often it was asked how far a producer came.
+    asked: int = 0
     breaks_after: int | None = None
     # Of a frame, as a topic with many subscriptions takes it.
     messages_max: int = 1_000_000
@@ -44,6 +46,7 @@ class MemoryEntity:
 
     def fence(self, partition: int, producer_id: bytes, within_s: float | None = None) -> Fence:
         self._check(partition)
+        self.asked += 1
         return self.fences.get((partition, producer_id), Fence())
 
     def move(
@@ -52,7 +55,7 @@ class MemoryEntity:
         known = self.fence(partition, producer_id)
         if known.epoch > fence.epoch:
             raise ProducerFencedError(message="the producer has begun a later epoch.")
-        if replace or known.epoch < fence.epoch:
+        if replace or (known.epoch, known.ordinal) < (fence.epoch, fence.ordinal):
             self.fences[partition, producer_id] = fence
 
     def send(self, partition: int, producer_id: bytes, epoch: int, frame: Frame) -> Sent:
@@ -103,7 +106,10 @@ def write(
     task: int = 0,
     key: str = "query",
     tasks: int = 0,
+    run: str = "",
+    within_s: float = 0.0,
 ) -> Totals:
     """Make one attempt at a task."""
-    writer = TaskWriter(Attempt(key, task, epoch, tasks), lambda path: entity, entity.path)
+    attempt = Attempt(key, task, epoch, tasks, run)
+    writer = TaskWriter(attempt, lambda path: entity, entity.path, within_s)
     return writer.write(given)

@@ -65,3 +65,17 @@ def test_a_repair_lets_the_number_of_tasks_be_said_anew(repair: str) -> None:
 def test_a_write_that_is_not_known_is_said() -> None:
     with pytest.raises(PipelineError, match="orders: knows no task of this write"):
         fences(MemoryEntity()).reset()
+
+
+@pytest.mark.requirement("R406")
+def test_a_write_that_goes_on_is_not_repaired(refused: MemoryEntity) -> None:
+    found = fences(refused)
+
+    found.check_at_rest(lambda seconds: None)
+
+    with pytest.raises(PipelineError, match="orders: the write goes on, and moved within"):
+        found.check_at_rest(lambda seconds: _write_on(refused))
+
+
+def _write_on(entity: MemoryEntity) -> None:
+    write(entity, rows("more"), epoch=7, task=1)

@@ -101,6 +101,16 @@ def test_a_wrong_option_of_a_streaming_read_is_named(given: dict[str, str], sent
         stream(**given)
 
 
+@pytest.mark.requirement("R403")
+def test_the_limit_of_a_batch_has_the_name_that_kafkas_source_gives_it_too() -> None:
+    assert stream(maxOffsetsPerTrigger="70").max_messages == 70
+    assert stream(MAXOFFSETSPERTRIGGER="70").max_messages == 70
+    with pytest.raises(OptionError, match="option maxOffsetsPerTrigger: is another name of max"):
+        stream(maxOffsetsPerTrigger="70", maxMessagesPerTrigger="80")
+    with pytest.raises(OptionError, match="option maxMessagesPerTrigger: is not an option of a b"):
+        read(maxOffsetsPerTrigger="70")
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

@@ -60,6 +60,20 @@ def test_a_batch_is_counted_for_prometheus() -> None:
     assert 'last_batch_timestamp{job="capture"} 1.7e+09' in text
 
 
+@pytest.mark.requirement("R401")
+def test_messages_are_counted_where_the_rows_of_a_query_are_ranges() -> None:
+    metrics = Metrics("capture")
+    progress = Progress("orders", metrics)
+
+    progress.counted(7, 50_000)
+    progress.batch({**BATCH, "numInputRows": 4})
+    progress.batch({**BATCH, "numInputRows": 0})
+
+    text = generate_latest(metrics.registry).decode()
+    assert 'bendybus_pipeline_rows_total{job="capture"} 50000.0' in text
+    assert 'bendybus_pipeline_batches_total{job="capture"} 1.0' in text
+
+
 def test_an_idle_query_is_alive(tmp_path: Path) -> None:
     progress = Progress("orders", alive=tmp_path / "alive")
     assert not (tmp_path / "alive").exists()

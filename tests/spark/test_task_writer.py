@@ -280,6 +280,7 @@ def test_each_row_may_name_its_entity() -> None:
 
 
 @pytest.mark.requirement("R298")
+@pytest.mark.requirement("R405")
 def test_a_row_that_names_no_entity_is_refused() -> None:
     writer = TaskWriter(Attempt("query", 0, 1), lambda path: MemoryEntity(path))
 

@@ -68,3 +68,33 @@ class BendybusDataSource(DataSource):
         with errors.shown():
             found = options.of_write(self.options, Use.STREAM_WRITE)
             return writers.StreamWriter(found, schema, overwrite)
+
+
+class RangesDataSource(BendybusDataSource):
+    """A stream of the ranges that batches read, for jobs whose tasks read them by themselves.
+
+    Messages that go through Spark's JVM are converted there twice. Registered by these jobs; only
+    `readStream` is meant.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "bendybus_ranges"
+
+    def schema(self) -> str:
+        """Return the fields of `source.ranges.Range`."""
+        return (
+            "partition int NOT NULL, after bigint NOT NULL, upto bigint NOT NULL, "
+            "incarnation string NOT NULL, gone bigint NOT NULL"
+        )
+
+    def streamReader(self, schema: Any) -> Any:
+        """Return what reads a stream."""
+        from bendybus.spark.source import readers
+
+        try:
+            found = options.of_read(self.options, Use.STREAM_READ)
+            return readers.RangesStreamReader(found, schema)
+        except OptionError as error:
+            return readers.RefusedStreamReader(error)

@@ -156,7 +156,7 @@ OPTIONS: Final = (
         values.count(1, MESSAGES_MAX),
         "10000 × partitions",
         "the most sequence numbers of a batch, dealt by lag, at least one for each partition "
-        "that has any",
+        "that has any; also `maxOffsetsPerTrigger`, as Kafka's source calls it",
     ),
     Option(
         "dealBy",
@@ -300,6 +300,9 @@ OPTIONS: Final = (
     ),
 )
 _BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
+# Of Kafka's source → ours.
+_OTHER_NAMES: Final = {"maxOffsetsPerTrigger": "maxMessagesPerTrigger"}
+_OTHER_KEYS: Final = {other.lower(): other for other in _OTHER_NAMES}
 
 
 def read(given: Mapping[str, str], use: Use) -> dict[str, Any]:
@@ -314,6 +317,9 @@ def read(given: Mapping[str, str], use: Use) -> dict[str, Any]:
                 f"option {option.name}: is not an option of {_TITLES[use]}, but of "
                 f"{_titles(option.uses)}; {_allowed(use)}"
             )
+        if option.name in found:
+            other = next(name for name, ours in _OTHER_NAMES.items() if ours == option.name)
+            raise OptionError(f"option {other}: is another name of {option.name}; set one of them")
         found[option.name] = option.read(option.name, value)
     return found
 
@@ -326,7 +332,8 @@ def check_known(key: str) -> None:
 
 def known(key: str) -> Option:
     """Return the option of a name, without regard to case. Raises OptionError."""
-    option = _BY_KEY.get(key.lower())
+    other = _OTHER_KEYS.get(key.lower())
+    option = _BY_KEY.get((_OTHER_NAMES[other] if other else key).lower())
     if option is None:
         raise OptionError(f"option {key}: is unknown; {_advice(key.lower())}")
     return option

@@ -2,17 +2,19 @@
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
 from bendybus.spark.jobs import capture
-from bendybus.spark.jobs.capture import Capture
+from bendybus.spark.jobs.capture import Batch, Capture
 
 
 def start(spark: Any, kind: str, job: dict[str, Any], trigger: dict[str, Any]) -> Any:
     """Return the query of a job: `capture` into files, or `copy` into another queue."""
     if kind == "capture":
-        return capture.start(spark, Capture(job["source"], job["out"], job["checkpoint"]), trigger)
+        wanted = Capture(job["source"], job["out"], job["checkpoint"])
+        return capture.start(spark, wanted, trigger, lambda batch: kill(job, batch))
     return (
         spark.readStream.format("bendybus")
         .options(**job["source"])
@@ -23,6 +25,13 @@ def start(spark: Any, kind: str, job: dict[str, Any], trigger: dict[str, Any]) -
         .trigger(**trigger)
         .start()
     )
+
+
+def kill(job: dict[str, Any], batch: Batch) -> None:
+    """Kill the processes that a job names once a batch has published its files."""
+    if batch.messages:
+        for pid in job.get("kills", ()):
+            os.kill(pid, signal.SIGKILL)
 
 
 def main() -> None:

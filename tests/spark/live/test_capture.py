@@ -8,9 +8,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bendybus.spark import columns
 from bendybus.spark.commands.run import sentence_of
 from bendybus.spark.jobs import capture, capture_record
 from bendybus.spark.jobs.capture import Batch, Capture
@@ -123,6 +125,36 @@ def test_a_repeat_with_other_columns_template_and_format_gives_the_files_that_we
     assert bodies(queue) == Counter(BODIES)
     (later,) = set(files(queue)) - set(after)
     assert later.suffix == ".jsonl"
+    assert queue.active() == 0
+
+
+@pytest.mark.requirement("R401")
+def test_a_capture_goes_on_from_a_checkpoint_whose_tasks_were_given_messages(
+    new_queue: NewQueue,
+) -> None:
+    queue = new_queue()
+    queue.send(BODIES)
+    job = wanted(queue)
+
+    def begins(frame: Any, number: int) -> None:
+        frame.count()
+        if number:
+            raise RuntimeError("injected")
+
+    source = {"settle": "trailing", "columns": ",".join((*columns.DEFAULT, columns.RANGE))}
+    query = (
+        queue.stream(**source)
+        .writeStream.foreachBatch(begins)
+        .option("checkpointLocation", job.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(Exception, match="injected"):
+        query.awaitTermination(90)
+    done = run(queue, job)
+
+    assert [batch.number for batch in done if batch.messages] == [1]
+    assert bodies(queue) == Counter(BODIES)
     assert queue.active() == 0
 
 

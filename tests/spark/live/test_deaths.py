@@ -46,14 +46,14 @@ class Storm:
             known = moved()
             queue.send(more)
             sent += more
-            self._run()
+            self.start()
             eventually(lambda known=known: moved() > known or self._ended(), within_s=90)  # type: ignore[misc]
             time.sleep(self._random.uniform(0, 1.5))
-            self._die(death)
-        self._die("driver")
+            self.die(death)
+        self.die("driver")
         return sent
 
-    def _run(self) -> None:
+    def start(self) -> None:
         if self._ended():
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
@@ -67,7 +67,7 @@ class Storm:
     def _ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
 
-    def _die(self, what: str) -> None:
+    def die(self, what: str) -> None:
         if what == "front end":
             self._bus.front_end.kill()
             self._bus.start_front_end()
@@ -130,6 +130,61 @@ def test_a_capture_has_each_message_once_in_its_files(queue: Queue, tmp_path: Pa
     )
     assert found == Counter(sent), seed
     assert queue.active() == 0
+
+
+@pytest.mark.requirement("R400")
+@pytest.mark.parametrize("killed", [(0, 1), (0,)], ids=["before it", "in the middle of it"])
+def test_a_driver_that_dies_between_publishing_and_settling_loses_and_repeats_nothing(
+    queue: Queue, tmp_path: Path, killed: tuple[int, ...]
+) -> None:
+    import pyarrow.parquet as pq
+
+    sent = [f"m{n}" for n in range(60)]
+    queue.send(sent)
+    job = {
+        "source": {**queue.options, "settle": "trailing", "owner": "storm"},
+        "out": str(tmp_path / "files"),
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    # Partitions that are not there settle nothing.
+    killing = {**job, "kills": [queue.bus.partitions[index].pid for index in killed]}
+    storm = Storm(queue.bus, "capture", killing, tmp_path / "log", 0)
+
+    storm.start()
+    # Batch 0 is empty; with this file Spark has committed what was published.
+    eventually((tmp_path / "checkpoint" / "commits" / "1").exists, within_s=90)
+    if 1 not in killed:
+        eventually(lambda: left_in(queue, 1) == 0)
+    storm.die("driver")
+    for index in killed:
+        queue.bus.partitions[index].kill()
+        queue.bus.start_partition(index)
+    published = files_of(tmp_path)
+    eventually(lambda: None not in (left_in(queue, 0), left_in(queue, 1)))
+    left = [left_in(queue, 0), left_in(queue, 1)]
+    driver.start(queue.spark, "capture", job, NOW).awaitTermination(90)
+
+    assert all(left) if 1 in killed else (left[0] and not left[1])
+    assert files_of(tmp_path) == published
+    bodies = [
+        body.decode()
+        for path in published
+        for body in pq.read_table(path, columns=["body"]).column("body").to_pylist()
+    ]
+    assert sorted(bodies) == sorted(sent)
+    assert queue.active() == 0
+
+
+def left_in(queue: Queue, partition: int) -> int | None:
+    """Return how many messages a partition has; None: it does not answer."""
+    with queue.bus.client() as client:
+        browser = client.get_partition_browser(queue_name=queue.name)
+        found = browser.describe_partitions(timeout=5).partitions[partition]
+    return None if found.error is not None else int(found.active_message_count)
+
+
+def files_of(folder: Path) -> list[Path]:
+    return sorted(each for each in (folder / "files").rglob("*.parquet") if each.is_file())
 
 
 @pytest.mark.requirement("R297")

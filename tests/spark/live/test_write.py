@@ -1,5 +1,6 @@
 """Writes: each row once, through tasks that fail, batches that are repeated and partitions away."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bendybus.spark import active_session
 from tests.integration.processes import Bus
 from tests.spark.live.queues import Queue
 
@@ -40,6 +42,20 @@ def breaks_once(marker: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
                     pass
                 else:
                     raise RuntimeError("injected")
+            yield batch
+
+    return step
+
+
+def breaks_in(task: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return a step that fails in one task, always."""
+
+    def step(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        for batch in batches:
+            if TaskContext.get().partitionId() == task:
+                raise RuntimeError("injected")
             yield batch
 
     return step
@@ -186,6 +202,40 @@ def test_a_streaming_write_that_is_repeated_as_a_whole_stores_each_row_once(
     assert Counter(target.received()) == Counter([*(f"m{n}" for n in range(200)), "more"])
 
 
+@pytest.mark.requirement("R402")
+def test_a_streaming_batch_that_broke_off_is_finished_by_as_many_tasks_and_no_others(
+    new_queue: NewQueue, tmp_path: Path
+) -> None:
+    source, target = new_queue(), new_queue()
+    source.send([f"m{n}" for n in range(400)])
+
+    def run(tasks: int, step: Callable[[Iterator[Any]], Iterator[Any]] | None = None) -> None:
+        frame = source.stream(startingOffsets="earliest", maxMessagesPerTrigger="400")
+        frame = frame.selectExpr("body").repartition(tasks)
+        query = (
+            (frame.mapInArrow(step, "body binary") if step else frame)
+            .writeStream.format("bendybus")
+            .options(**target.options, timeout="5s")
+            .option("checkpointLocation", str(tmp_path / "c"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(90)
+
+    with pytest.raises(Exception, match="injected"):
+        run(4, breaks_in(task=3))
+    stored = target.active()
+    for tasks in (1, 2, 7):
+        with pytest.raises(Exception, match=r"not those of|earlier run is not there") as error:
+            run(tasks)
+        assert target.name in str(error.value).splitlines()[0]
+        assert target.active() == stored
+    run(4)
+
+    assert 0 < stored < 400
+    assert Counter(target.received()) == Counter(f"m{n}" for n in range(400))
+
+
 @pytest.mark.requirement("R297")
 def test_a_partition_that_dies_during_a_write_is_waited_for(
     make_bus: Callable[..., Bus], spark: Any, tmp_path: Path
@@ -238,6 +288,58 @@ def test_a_row_that_cannot_be_a_message_is_named(new_queue: NewQueue) -> None:
 
     with pytest.raises(Exception, match="row 1 of task 0: session_id: is required"):
         write(queue, frame(queue, 1, parts=1))
+
+
+@pytest.mark.requirement("R405")
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (("'x' body", "repeat('s', 129) session_id"), "session_id: must be at most 128 character"),
+        (("'x' body", "0L time_to_live_ms"), "time_to_live_ms: must be positive, or null for none"),
+        (("'x' body", "X'ff' head"), "head: must be what a read returned in this column"),
+        (
+            ("'x' body", "map('a', repeat('v', 70000)) properties"),
+            "properties: must be at most 65536 bytes",
+        ),
+        (("repeat('x', 2000000) body",), "body: the message has 2000004 bytes"),
+    ],
+)
+def test_an_error_begins_with_the_row_its_column_and_the_cause(
+    new_queue: NewQueue, columns: tuple[str, ...], sentence: str
+) -> None:
+    queue = new_queue()
+    rows = queue.spark.range(0, 4, 1, 1).selectExpr(*columns)
+
+    with pytest.raises(Exception, match=r"row 1 of task 0") as error:
+        write(queue, rows)
+
+    # The first line is Spark's: "An exception was thrown from the Python worker:".
+    begins = str(error.value).strip().splitlines()[:2]
+    assert f"row 1 of task 0: {sentence}" in begins[-1]
+
+
+@pytest.mark.requirement("R405")
+def test_writes_are_started_in_other_threads_several_at_once(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    raised: list[BaseException] = []
+
+    def one(number: int) -> None:
+        try:
+            active_session.activate(queue.spark)
+            rows = queue.spark.range(0, 100, 1, 2).selectExpr(f"concat('m{number}-', id) body")
+            write(queue, rows, idempotencyKey=f"load {number}", tasks="2")
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in (0, 1, 2, 2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(120)
+
+    assert raised == []
+    assert queue.read().count() == 300
+    assert Counter(queue.received()) == Counter(f"m{n}-{m}" for n in range(3) for m in range(100))
 
 
 @pytest.mark.requirement("R298")

@@ -52,12 +52,13 @@ def store(turn: Turn, command: SendFenced) -> FencedStored | Failed | None:
 
 
 def _move(turn: Turn, command: SendFenced, queue: MessageQueue) -> FencedStored:
-    """Move the fence and store nothing: a claim, which the first one of an epoch has, or a repair.
+    """Move the fence forward and store nothing; or, with `replace`, anywhere within its epoch.
 
-    Raises what `begin` does.
+    So of equal ordinals the first one of an epoch has it. Raises what `begin` does.
     """
     known = _found(turn, queue, command)
-    if known is not None and known.epoch == command.epoch and not command.replace:
+    place = (command.epoch, command.ordinals[0])
+    if known is not None and place <= (known.epoch, known.ordinal) and not command.replace:
         return FencedStored(0, 1, 0)
     _check_stores(turn, command, queue, known)
     _write(turn, command, queue)

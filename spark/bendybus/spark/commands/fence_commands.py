@@ -69,6 +69,7 @@ def reset(
     if not yes:
         raise PipelineError(f"nothing is done without --yes: {most} would be stored twice")
     with bus_errors.translated(to):
+        found.check_at_rest()
         found.reset()
     typer.echo(f"Reset: {most} may be stored twice.")
 
@@ -93,6 +94,7 @@ def adopt(
             f"nothing is done without --yes: {what}, would be taken as written by {tasks} tasks"
         )
     with bus_errors.translated(to):
+        found.check_at_rest()
         found.adopt()
     typer.echo(f"Adopted: {what}; a repeat of it by up to {tasks} tasks stores nothing.")
 

@@ -77,8 +77,13 @@ def capture(
     pace = values.trigger(trigger, now)
     spark = runtime.session("capture", values.runtime(master, executors, conf))
     total = Total()
-    with reporting(spark, "capture", source, metrics_port, alive_file):
-        run(captures.start(spark, wanted, pace, total.add))
+    with reporting(spark, "capture", source, metrics_port, alive_file) as reported:
+
+        def done(batch: Batch) -> None:
+            total.add(batch)
+            reported.counted(batch.number, batch.messages)
+
+        run(captures.start(spark, wanted, pace, done))
     files = "1 file" if total.files == 1 else f"{total.files:,} files"
     typer.echo(f"Captured {total.messages:,} messages of {source} in {files} below {out}.")
 
@@ -128,7 +133,9 @@ def sessions(
 
 
 @contextlib.contextmanager
-def reporting(spark: Any, job: str, entity: str, port: int, alive: Path | None) -> Iterator[None]:
+def reporting(
+    spark: Any, job: str, entity: str, port: int, alive: Path | None
+) -> Iterator[progress.Progress]:
     """Have the queries of a session write lines and metrics."""
     metrics = progress.Metrics(job) if port else None
     if metrics is not None:
@@ -136,9 +143,10 @@ def reporting(spark: Any, job: str, entity: str, port: int, alive: Path | None) 
             metrics.serve(port)
         except OSError as error:
             raise OptionError(f"--metrics-port: {port} cannot be used: {error.strerror}") from None
-    listener = progress.listen(spark, progress.Progress(entity, metrics, alive))
+    reported = progress.Progress(entity, metrics, alive)
+    listener = progress.listen(spark, reported)
     try:
-        yield
+        yield reported
     finally:
         # Spark would call it when this process is gone.
         spark.streams.removeListener(listener)

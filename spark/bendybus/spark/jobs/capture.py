@@ -1,7 +1,10 @@
 """`pipeline capture`: what is in a queue or subscription goes into files, each message once.
 
-batch ──► a task for each range writes its files (captured_files) ──► all published
+batch ──► a task for each range reads it and writes its files (captured_files) ──► all published
       ──► Spark commits the batch ──► what it had is removed of the bus (settle=trailing)
+
+What Spark hands to tasks are the ranges, not their messages, which would go through the JVM to a
+second worker: its rows are ranges, so the messages of a batch are counted here, in `Batch`.
 
 A batch that is repeated, after whatever died, has the same ranges, so the same names of files; what
 is published already stays as it is. So files hold each message once for every reader of files.
@@ -9,6 +12,7 @@ What else decides the names and contents is on record in the checkpoint; see `ca
 """
 
 import hashlib
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +24,7 @@ from bendybus.spark.jobs import capture_record, file_store
 from bendybus.spark.jobs.capture_record import Shape
 from bendybus.spark.jobs.file_layout import Layout
 from bendybus.spark.option_table import Use
+from bendybus.spark.options import ReadOptions
 
 logger = logging.getLogger(__name__)
 _NEEDED: Final = ("entity", "partition", "enqueued_at", columns.RANGE)
@@ -61,14 +66,18 @@ def start(
     `trigger`: as Spark takes it. `done` is called after each batch that published its files.
     """
     path = check(wanted)
+    # Not above: this module is loaded without Spark, too.
+    from bendybus.spark.data_source import RangesDataSource
+
     today, owner = _shape(wanted), _owner(wanted)
     record = capture_record.of_checkpoint(spark, wanted.checkpoint)
-    source = _read_as_begun(_source(wanted)[0], today, record.begun)
+    source = _source(wanted)[0]
+    read = options.of_read(source, Use.STREAM_READ)
     file_store.of_uri(wanted.out, owner).clear()
 
     def publish(frame: Any, number: int) -> None:
         shape = record.begin(number, today)
-        found = frame.mapInArrow(_writing(shape, owner), _RESULT).collect()
+        found = frame.mapInArrow(_writing(shape, owner, read), _RESULT).collect()
         batch = Batch(
             number,
             sum(row.rows for row in found),
@@ -82,7 +91,8 @@ def start(
         )  # fmt: skip
         done(batch)
 
-    stream = spark.readStream.format("bendybus").options(**source).load()
+    spark.dataSource.register(RangesDataSource)
+    stream = spark.readStream.format(RangesDataSource.name()).options(**source).load()
     return (
         stream.writeStream.queryName(f"capture {path}")
         .foreachBatch(publish)
@@ -121,14 +131,6 @@ def _shape(wanted: Capture) -> Shape:
     return Shape(wanted.out, layout, tuple(kept), options.columns_of(source)[1])
 
 
-def _read_as_begun(source: dict[str, str], today: Shape, begun: Shape | None) -> dict[str, str]:
-    """Return the options of the source, with the columns of a batch that may be unfinished."""
-    if begun is None or begun.body != today.body:
-        return source
-    names = (*source["columns"].split(","), *begun.columns)
-    return {**source, "columns": ",".join(dict.fromkeys(names))}
-
-
 def _selection(wanted: Capture) -> str:
     """Return what names less than all of a range: other columns, or some of its messages; "": all.
 
@@ -157,20 +159,32 @@ def _owner(wanted: Capture) -> str:
     return hashlib.blake2b("\0".join(of).encode(), digest_size=8).hexdigest()
 
 
-def _writing(shape: Shape, owner: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what a task does with the rows of its range."""
+def _writing(
+    shape: Shape, owner: str, read: ReadOptions
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what a task does with its range."""
+    from pyspark.sql.types import StructType
+
     out, layout, kept = shape.out, shape.layout, list(shape.columns)
+    names = tuple(dict.fromkeys((*shape.columns, *_NEEDED)))
+    schema = StructType.fromDDL(columns.ddl(names, shape.body))
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         from bendybus.spark import errors
         from bendybus.spark.jobs import captured_files
+        from bendybus.spark.source import readers
 
+        rows = itertools.chain.from_iterable(
+            readers.batches_of(read, schema, readers.range_of(batch))
+            for batch in batches
+            if batch.num_rows
+        )
         with errors.shown():
             store = file_store.of_uri(out, owner)
             try:
-                found = list(captured_files.write(batches, layout, store, kept))
+                found = list(captured_files.write(rows, layout, store, kept))
             except OSError as error:
                 raise PipelineError(
                     f"--out: {out} cannot be written: {error}; mend that, and start again with the "

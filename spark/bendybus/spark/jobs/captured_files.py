@@ -82,9 +82,10 @@ def _parts(batch: Any, layout: Layout) -> Iterator[tuple[str, Any]]:
     hours = pc.divide(micros, HOUR_S * 1_000_000)
     facts = [batch.column(name)[0].as_py() for name in ("entity", "partition", "range")]
     entity, partition, range_ = facts
-    for hour in pc.unique(hours).to_pylist():
+    found = pc.unique(hours).to_pylist()
+    for hour in found:
         path = layout.path(entity, partition, hour, range_)
-        yield path, batch.filter(pc.equal(hours, hour))
+        yield path, batch if len(found) == 1 else batch.filter(pc.equal(hours, hour))
 
 
 class _File:

@@ -4,6 +4,7 @@ A batch whose rows are others than in an earlier attempt is refused, as some of 
 or stored twice. Who knows which, decides.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from bendybus.spark.sink.routing import Target
 from bendybus.spark.sink.task_writer import Attempt
 
 _AT_ONCE: Final = 16
+# A write of which nothing moves for so long is taken to be over.
+REST_S: Final = 5.0
 T = TypeVar("T")
 
 
@@ -60,13 +63,7 @@ class Fences:
         self._write = write
         self._target = sender.target()
         self._attempt = Attempt(write.key, 0, 1)
-        places = [
-            (task, partition)
-            for task in range(write.tasks)
-            for partition in self._target.partitions
-        ]
-        read = _each(lambda task, at: Came(task, at, sender.fence(at, self._id(task))), places)
-        self.came = [each for each in read if each.fence.epoch]
+        self.came = self._read()
 
     @property
     def epoch(self) -> int:
@@ -85,6 +82,15 @@ class Fences:
             if each.fence.epoch == self.epoch and each.fence.mark != lane.ADOPTED:
                 furthest[each.task] = max(furthest.get(each.task, 0), each.fence.ordinal)
         return sum(furthest.values())
+
+    def check_at_rest(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Raise PipelineError if the write goes on: what it stores meanwhile would be missed."""
+        sleep(REST_S)
+        if self._read() != self.came:
+            raise PipelineError(
+                f"{self._target.path}: the write goes on, and moved within {REST_S:g} s; "
+                "stop its query before"
+            )
 
     def reset(self) -> None:
         """Have the latest epoch written from its beginning, also what is stored."""
@@ -107,6 +113,17 @@ class Fences:
             ],
         )
         self._unclaim(epoch)
+
+    def _read(self) -> list[Came]:
+        """Return how far each task came in each partition that knows it."""
+        places = [
+            (task, partition)
+            for task in range(self._write.tasks)
+            for partition in self._target.partitions
+        ]
+        sender = self._sender
+        read = _each(lambda task, at: Came(task, at, sender.fence(at, self._id(task))), places)
+        return [each for each in read if each.fence.epoch]
 
     def _move(self, fence: Fence, places: Sequence[tuple[int, int]]) -> None:
         _each(lambda task, at: self._sender.move(at, self._id(task), fence, replace=True), places)

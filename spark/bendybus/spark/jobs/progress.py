@@ -60,11 +60,18 @@ class Progress:
         self._metrics = metrics
         self._alive = alive
         self._clock = clock
+        # Messages by batch, where the rows of a query are not messages.
+        self._messages: dict[int, int] = {}
+
+    def counted(self, batch: int, messages: int) -> None:
+        """Take how many messages a batch had, STRICTLY BEFORE its progress."""
+        self._messages[batch] = messages
 
     def batch(self, progress: Mapping[str, Any]) -> None:
         """Take the progress of a batch, as Spark has it in JSON."""
         self.sign_of_life()
         rows = int(progress.get("numInputRows") or 0)
+        rows = self._messages.pop(int(progress.get("batchId") or 0), rows)
         seconds = float(progress.get("batchDuration") or 0) / 1_000
         lags: dict[str, int] = {}
         for source in progress.get("sources") or ():

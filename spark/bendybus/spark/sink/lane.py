@@ -98,6 +98,11 @@ class Lane:
         return True
 
     @property
+    def caught_up(self) -> bool:
+        """Whether all that an earlier attempt stored was found in the rows."""
+        return self._fits
+
+    @property
     def full(self) -> bool:
         """Whether the frame has to be taken before another message is offered."""
         return self.size_bytes >= FRAME_BYTES or len(self._messages) >= FRAME_MESSAGES

@@ -11,11 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from bendybus.client.exceptions import InvalidOperationError
+from bendybus.client.exceptions import InvalidOperationError, InvalidRequestError
 from bendybus.spark.bus_errors import RETRYABLE
 from bendybus.spark.errors import RowError, RowsChangedError
 from bendybus.spark.sink import messages, routing
 from bendybus.spark.sink.lane import Fence, Frame, Lane
+from bendybus.spark.sink.repeated_batch import RepeatedBatch
 from bendybus.spark.sink.routing import Target
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ THREADS_MAX: Final = 16
 PRODUCER_BYTES: Final = 16
 # How long a partition that gets no rows is waited for.
 OTHER_FENCE_S: Final = 10.0
+# How long tasks of a batch that is repeated wait for each other.
+TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +70,24 @@ class Attempt:
     epoch: int
     # How many tasks the work has; 0: not said.
     tasks: int = 0
+    # Of a query, what names this run of it; "": there is one run.
+    run: str = ""
 
     def producer_id(self, path: str) -> bytes:
         """Return the id under which the partitions of an entity know this task."""
-        return self._id(str(self.task), path)
+        return self.producer_of(self.task, path)
+
+    def producer_of(self, task: int, path: str) -> bytes:
+        """Return the id under which they know another task of the same work."""
+        return self._id(str(task), path)
 
     def claim_id(self, path: str) -> bytes:
         """Return the id under which an entity knows how many tasks there are."""
-        return self._id("tasks", path)
+        return self.note_id("tasks", path)
+
+    def note_id(self, what: str, path: str) -> bytes:
+        """Return the id under which an entity knows something else of the work."""
+        return self._id(what, path)
 
     def _id(self, what: str, path: str) -> bytes:
         named = f"{self.key}\0{what}\0{path.lower()}".encode()
@@ -100,9 +113,14 @@ class TaskWriter:
     """Writes the rows of one attempt. `sender_of`: the sender to an entity, by its path."""
 
     def __init__(
-        self, attempt: Attempt, sender_of: Callable[[str], Sender], path: str = ""
+        self,
+        attempt: Attempt,
+        sender_of: Callable[[str], Sender],
+        path: str = "",
+        within_s: float = TIMEOUT_S,
     ) -> None:
         self._attempt = attempt
+        self._within_s = within_s
         self._id_prefix = attempt.id_prefix()
         self._sender_of = sender_of
         self._path = path
@@ -117,8 +135,13 @@ class TaskWriter:
     def write(self, rows: Iterable[Row]) -> Totals:
         """Write all rows; return when all of them are stored. Raises PipelineError."""
         try:
+            if self._path and self._attempt.run:
+                # Also without rows: an earlier run may have had some.
+                self._opened(self._path)
             for row in rows:
                 self._add(row)
+            for entity in self._entities.values():
+                self._catch_up(entity, at_end=True)
             for lane_key, lane in self._lanes():
                 self._send(lane_key, lane)
             for lane_key in list(self._flights):
@@ -128,6 +151,11 @@ class TaskWriter:
                 self.totals.repeated += lane.passed_over
             self._check_others()
             return self.totals
+        except RowsChangedError:
+            for entity in self._entities.values():
+                if entity.repeated is not None:
+                    entity.repeated.refuse()
+            raise
         finally:
             # What is on its way is passed over by the next attempt.
             self._pool.shutdown(wait=False, cancel_futures=True)
@@ -189,8 +217,43 @@ class TaskWriter:
             found = _Entity(key, sender, sender.target(), self._attempt.producer_id(path))
             if self._attempt.tasks:
                 _claim(self._attempt, sender, found.target)
+            if self._attempt.run:
+                self._begin(found)
             self._entities[key] = found
         return found
+
+    def _begin(self, entity: "_Entity") -> None:
+        """Note that this run writes a batch; see `repeated_batch` if it is not the first one."""
+        batch = RepeatedBatch(entity.sender, entity.target, self._attempt, self._within_s)
+        try:
+            if batch.begun_by_another_run():
+                entity.repeated = batch
+                for partition in entity.target.partitions:
+                    entity.lane(partition, self._attempt.epoch)
+            batch.note_task()
+        except InvalidRequestError as error:
+            logger.warning(
+                "%s: batches are not compared with earlier runs of their query, since the bus is "
+                "of a version before 0.7.0: %s", entity.target.path, error.message,
+            )  # fmt: skip
+
+    def _catch_up(self, entity: "_Entity", *, at_end: bool = False) -> None:
+        """Send what was held once all that earlier runs stored was found. Raises RowsChangedError.
+
+        Only then: what this task has not stored yet, another one may have.
+        """
+        batch = entity.repeated
+        if batch is None or not (at_end or all(each.caught_up for each in entity.lanes.values())):
+            return
+        for lane in entity.lanes.values():
+            lane.finish()
+        batch.confirm()
+        if entity.held or any(lane.size_bytes for lane in entity.lanes.values()):
+            batch.await_others()
+        entity.repeated = None
+        for partition, lane, frame in entity.held:
+            self._submit((entity.key, partition), lane, frame)
+        entity.held.clear()
 
     def _lanes(self) -> Iterator[tuple[tuple[str, int], Lane]]:
         for entity in self._entities.values():
@@ -198,13 +261,22 @@ class TaskWriter:
                 yield (entity.key, partition), lane
 
     def _send(self, lane_key: tuple[str, int], lane: Lane) -> None:
-        """Send what a lane has, once the frame before it has landed."""
-        self._land(lane_key)
+        """Send what a lane has, or hold it while the batch is being compared."""
+        entity = self._entities[lane_key[0]]
+        self._catch_up(entity)
         size_bytes = lane.size_bytes
         frame = lane.take()
         if frame is None:
             return
         self._buffered_bytes -= size_bytes
+        if entity.repeated is None:
+            self._submit(lane_key, lane, frame)
+        else:
+            entity.held.append((lane_key[1], lane, frame))
+
+    def _submit(self, lane_key: tuple[str, int], lane: Lane, frame: Frame) -> None:
+        """Send a frame, once the one before it has landed."""
+        self._land(lane_key)
         entity, partition = self._entities[lane_key[0]], lane_key[1]
         flight = self._pool.submit(
             _deliver, entity.sender, partition, entity.producer_id, self._attempt.epoch, frame
@@ -273,6 +345,9 @@ class _Entity:
     target: Target
     producer_id: bytes
     lanes: dict[int, Lane] = field(default_factory=dict)
+    # Of a batch that an earlier run began: until all of that was found, frames are held.
+    repeated: RepeatedBatch | None = None
+    held: list[tuple[int, Lane, Frame]] = field(default_factory=list)
 
     def lane(self, partition: int, epoch: int) -> Lane:
         """Return the lane of a partition; the first time, it is asked how far the task came."""

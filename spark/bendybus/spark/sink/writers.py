@@ -23,6 +23,8 @@ from bendybus.spark.sink.task_writer import Attempt, Sender, TaskWriter
 logger = logging.getLogger(__name__)
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
+# Of a streaming query, its run: another one after each start.
+_RUN_ID = "spark.jobGroup.id"
 
 
 @dataclass
@@ -100,7 +102,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 )
         try:
             with bus_errors.translated(_path(self._options)):
-                return _write(self._options, f"query\0{query}", int(batch) + 1, iterator)
+                run = context.getLocalProperty(_RUN_ID) or ""
+                return _write(self._options, f"query\0{query}", int(batch) + 1, iterator, run)
         except PipelineError as error:
             # This worker lives on: the setting that hides tracebacks is not made.
             return Written(error=str(error))
@@ -127,15 +130,19 @@ def _check(options: WriteOptions, schema: Any, overwrite: bool) -> None:
         rows.check(schema, to_one_entity=options.entity is not None)
 
 
-def _write(options: WriteOptions, key: str, epoch: int, iterator: Iterator[Any]) -> Written:
+def _write(
+    options: WriteOptions, key: str, epoch: int, iterator: Iterator[Any], run: str = ""
+) -> Written:
     path = _path(options)
     context = TaskContext.get()
-    attempt = Attempt(key, context.partitionId() if context else 0, epoch, options.tasks)
+    attempt = Attempt(key, context.partitionId() if context else 0, epoch, options.tasks, run)
 
     def sender_of(entity: str) -> Sender:
         return ConnectedSender(options.connection, entity, options.timeout_s)
 
-    totals = TaskWriter(attempt, sender_of, path).write(rows.of_batches(iterator))
+    totals = TaskWriter(attempt, sender_of, path, options.timeout_s).write(
+        rows.of_batches(iterator)
+    )
     return Written(totals.rows, totals.stored, totals.repeated, totals.duplicates)
 
 

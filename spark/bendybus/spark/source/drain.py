@@ -1,4 +1,7 @@
-"""The drain lease of a streaming query: taken, renewed in the background, used to settle.
+"""The drain lease of a streaming query: taken, renewed and used to settle in the background.
+
+    batch n is committed ──► settle(n) ──► all partitions at once ──┐
+    batch n + 1 is committed ──► await_settled ◄────────────────────┘ ──► settle(n + 1)
 
 Spark never tells a source that its query stopped, so the lease ends by its time unless the query
 reads what is available now and is done.
@@ -8,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
 from bendybus.client.exceptions import DrainLeaseLostError, ServiceBusError
@@ -18,6 +22,8 @@ from bendybus.spark.source.bus import Bus, Lease
 logger = logging.getLogger(__name__)
 # Renewals within the lease's duration.
 RENEWALS: Final = 3
+# Partitions that are settled at once: what a bus has of them at most.
+SETTLED_AT_ONCE: Final = 16
 # While partitions are not ready, the lease is renewed more often, to look again.
 LOOK_S: Final = 1.0
 
@@ -45,6 +51,8 @@ class Drain:
         self._ended = threading.Event()
         # By partition and incarnation: up to which number.
         self._settled: dict[tuple[int, str], int] = {}
+        self._settling: list[Future[None]] = []
+        self._pool = ThreadPoolExecutor(SETTLED_AT_ONCE, f"bendybus-settle {path}")
         self._thread = threading.Thread(
             target=self._keep, name=f"bendybus-drain {path}", daemon=True
         )
@@ -78,33 +86,43 @@ class Drain:
             for each in self._lease.waiting
         }
 
-    def settle(self, numbers: Mapping[int, tuple[int, str]]) -> list[int]:
-        """Remove what is at or below these numbers, by partition; return where it was not done.
+    def settle(self, numbers: Mapping[int, tuple[int, str]]) -> None:
+        """Begin to remove what is at or below these numbers, by partition, in the background.
 
-        `numbers`: each with the incarnation that it is of. What is not done now is done by a later
-        call. Raises LeaseLostError, ServiceBusError.
+        `numbers`: each with the incarnation that it is of. STRICTLY AFTER what was begun before, so
+        that what is committed and not removed stays bounded. What cannot be done now is done by a
+        later call. Raises LeaseLostError, ServiceBusError, also of what was begun before.
         """
-        left = []
+        self.await_settled()
         ready = self.ready()
-        for partition, (number, incarnation) in numbers.items():
-            if self._settled.get((partition, incarnation), -1) >= number:
-                continue
-            try:
-                if partition in ready:
-                    self._lease.settle_up_to(partition, number, incarnation=incarnation)
-                    self._settled[partition, incarnation] = number
-                    continue
-            except bus_errors.RETRYABLE as error:
-                logger.warning("%s/%d: not settled yet: %s", self._path, partition, error)
-            except DrainLeaseLostError as error:
-                self._lost = bus_errors.of_bus(self._path, error)
-                self._check()
-            left.append(partition)
-        return left
+        self._settling = [
+            self._pool.submit(self._settle, partition, number, incarnation)
+            for partition, (number, incarnation) in numbers.items()
+            if partition in ready and self._settled.get((partition, incarnation), -1) < number
+        ]
+
+    def await_settled(self) -> None:
+        """Wait for what is being removed. Raises LeaseLostError, ServiceBusError."""
+        begun, self._settling = self._settling, []
+        # All of them, before the first error is raised.
+        wait(begun)
+        for each in begun:
+            each.result()
+        self._check()
+
+    def _settle(self, partition: int, number: int, incarnation: str) -> None:
+        try:
+            self._lease.settle_up_to(partition, number, incarnation=incarnation)
+            self._settled[partition, incarnation] = number
+        except bus_errors.RETRYABLE as error:
+            logger.warning("%s/%d: not settled yet: %s", self._path, partition, error)
+        except DrainLeaseLostError as error:
+            self._lost = bus_errors.of_bus(self._path, error)
 
     def release(self) -> None:
-        """End the lease, so that receivers get messages at once."""
+        """End the lease, so that receivers get messages at once. STRICTLY AFTER `await_settled`."""
         self._ended.set()
+        self._pool.shutdown(wait=False)
         try:
             self._lease.release()
         except ServiceBusError as error:

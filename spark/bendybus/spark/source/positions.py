@@ -7,7 +7,7 @@ from typing import Final
 from bendybus.spark.errors import OptionError
 from bendybus.spark.option_values import EARLIEST, LATEST, Position
 from bendybus.spark.source.offsets import Offset
-from bendybus.spark.source.ranges import Extent
+from bendybus.spark.source.ranges import Extent, shown
 
 AT_THE_END: Final = Position(LATEST)
 # (partition, time) → the number after which everything was enqueued then or later.
@@ -47,6 +47,19 @@ def check(name: str, position: Position, extents: Sequence[Extent], path: str) -
             )
 
 
+def beyond(position: Position, extents: Sequence[Extent], path: str) -> list[str]:
+    """Return a sentence for each partition that ends before the number after which to read."""
+    numbers = position.numbers or {}
+    return [
+        f"option startingOffsets: {path}, partition {extent.partition} ends at "
+        f"{shown(extent.stable_tail)}, before {shown(number)}, after which to read"
+        for extent in extents
+        if not extent.unavailable
+        and isinstance(number := numbers.get(extent.partition), int)
+        and number > extent.stable_tail
+    ]
+
+
 def unknown(position: Position, extent: Extent, otherwise: str) -> bool:
     """Whether a position cannot be known, since the partition is unavailable."""
     if not extent.unavailable:
@@ -83,7 +96,7 @@ def _number(position: Position, extent: Extent, number_at: NumberAt, otherwise: 
     if position.numbers is not None:
         wanted = position.numbers.get(partition, otherwise)
     if isinstance(wanted, int):
-        return wanted
+        return wanted if extent.unavailable else min(wanted, extent.stable_tail)
     if extent.unavailable:
         return None
     if wanted == LATEST or not extent.first_number:

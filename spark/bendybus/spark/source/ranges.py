@@ -54,22 +54,25 @@ def losses(start: Offset, extents: Iterable[Extent]) -> dict[int, str]:
     found = {}
     for extent in extents:
         known = start.incarnations.get(extent.partition)
-        if extent.unavailable or known is None:
-            continue
         number = start.number(extent.partition)
-        if known != extent.incarnation:
+        if extent.unavailable or (known is None and not sequence_number.counter_of(number)):
+            continue
+        if known not in (None, extent.incarnation):
             found[extent.partition] = (
                 "its numbers are others than those read before: it was recreated or restored, or "
                 "the checkpoint is another entity's"
             )
         elif extent.stable_tail < number:
             found[extent.partition] = (
-                f"it ends at {_shown(extent.stable_tail)}, before {_shown(number)}, which was read"
+                f"it ends at {shown(extent.stable_tail)}, before {shown(number)}, which "
+                f"{'startingOffsets names' if known is None else 'was read'}"
             )
+        elif known is None:
+            continue
         elif extent.low_watermark > max(number, start.gone.get(extent.partition, 0)):
             found[extent.partition] = (
-                f"messages up to {_shown(extent.low_watermark)} expired or were purged, and only "
-                f"those up to {_shown(number)} were read"
+                f"messages up to {shown(extent.low_watermark)} expired or were purged, and only "
+                f"those up to {shown(number)} were read"
             )
     return found
 
@@ -186,5 +189,6 @@ def _begin(start: Offset, extent: Extent) -> int:
     return start.number(extent.partition)
 
 
-def _shown(number: int) -> str:
+def shown(number: int) -> str:
+    """Return a sequence number and which message of its partition it is."""
     return f"{number} (message {sequence_number.counter_of(number)})"

@@ -1,6 +1,7 @@
 """What Spark calls to read: a thin layer over the planners. Pickled to planners and executors."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -115,6 +116,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._made
 
 
+class RangesStreamReader(StreamReader):
+    """A streaming read of ranges in place of their messages: a row for each task."""
+
+    def __init__(self, options: ReadOptions, schema: Any) -> None:
+        self._options = options
+        self._schema = schema
+        self._made = None
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the range of a task, as `range_of` takes it. Nothing of it is read."""
+        wanted = partition.value
+        if isinstance(wanted, Range):
+            import pyarrow as pa
+            from pyspark.sql.pandas.types import to_arrow_schema
+
+            fields = to_arrow_schema(self._schema, timezone="UTC")
+            yield pa.RecordBatch.from_pylist([asdict(wanted)], fields)
+
+
+def range_of(batch: Any) -> Range:
+    """Return the range of a record batch of one row that a RangesStreamReader yielded."""
+    (row,) = batch.to_pylist()
+    return Range(**row)
+
+
 class RefusedStreamReader(DataSourceStreamReader):
     """A streaming read that cannot be: it says so when Spark first calls it."""
 
@@ -148,10 +174,13 @@ class RefusedStreamReader(DataSourceStreamReader):
 
 def batches(options: ReadOptions, schema: Any, partition: InputPartition) -> Iterator[Any]:
     """Yield the record batches of a task. On executors."""
-    wanted = partition.value
-    if not isinstance(wanted, Range):
-        # What Spark makes of a read without tasks.
-        return
+    # What Spark makes of a read without tasks has no range.
+    if isinstance(partition.value, Range):
+        yield from batches_of(options, schema, partition.value)
+
+
+def batches_of(options: ReadOptions, schema: Any, wanted: Range) -> Iterator[Any]:
+    """Yield the messages of a range as record batches. On executors."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from bendybus.spark.source import arrow, decoding

@@ -1,12 +1,13 @@
 """What a streaming query reads next. Spark's source runner calls it, one call after another.
 
     new query:   initial ── latest (returns the start: an empty batch 0 pins it) ── latest …
-    each batch:  latest(start): describe ── settle what is at or below start ── deal ── end
+    each batch:  latest(start): describe ── begin to settle up to start ── deal ── end
     restart:     ranges(start, end) of the batch that was not finished
 
 Whenever `latest(start)` is called, all of what is at or below `start` is in Spark's commit log,
-also after the last batch; `commit` comes one batch late, or never. So this is where it settles, but
-never by a number of another incarnation: there, other messages have it now.
+also after the last batch; `commit` comes one batch late, or never. So this is where it settles,
+beside the batch that follows, but never by a number of another incarnation: there, other messages
+have it now.
 """
 
 import logging
@@ -88,7 +89,7 @@ class StreamPlanner:
         return self._initial.to_json()
 
     def latest(self, given: dict[str, Any], limit: int | None) -> dict[str, Any]:
-        """Settle what is at or below the start; return where the next batch ends."""
+        """Begin to settle what is at or below the start; return where the next batch ends."""
         if not self._pinned:
             # The first batch of a new query is empty: it writes the start into the checkpoint.
             self._pinned = True
@@ -101,9 +102,11 @@ class StreamPlanner:
             self._lease(start).settle(_moved(start, extents))
         ends = self._ends(start, extents, limit)
         if not ends:
-            self._idle_since = self._clock()
             if self._targets is not None:
                 self._finish(start, extents)
+            elif self._drain is not None:
+                self._drain.await_settled()
+            self._idle_since = self._clock()
             return given
         self._idle_since, self._batch_at = None, self._clock()
         end = ranges.advanced(start, extents, ends, self._owner(start))
@@ -296,7 +299,9 @@ class StreamPlanner:
     def _finish(self, start: Offset, extents: list[Extent]) -> None:
         """Settle the last batch of a run that ends, and let receivers in."""
         if self._drain is not None:
+            # What was away a moment ago may be there now.
             self._drain.settle(_moved(start, extents))
+            self._drain.await_settled()
             self._drain.release()
             self._drain = None
 
