@@ -7,6 +7,7 @@ only the objects in the request, the API server and the partitions.
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
@@ -26,7 +27,10 @@ from bendybus.wire import tls
 
 logger = logging.getLogger(__name__)
 ASK_S: Final = 2.0
-ASKING_MAX: Final = 16
+ASKING_MAX: Final = 32
+# Of these, for manifests of one Kubernetes namespace: partitions that do not answer hold each of
+# their places for ASK_S.
+ASKING_PER_NAMESPACE: Final = 8
 # Reviews in progress, of all operations; each reads from the API server.
 REVIEWS_MAX: Final = 64
 # How often partitions are asked for one object: so many times, then once in a while.
@@ -69,8 +73,8 @@ class Webhooks:
         self._api = api
         self._metrics = metrics
         self._endpoints = endpoints
-        # Deletions for which partitions are being asked.
-        self._asking = 0
+        # Deletions for which partitions are being asked, by Kubernetes namespace.
+        self._asking: Counter[str] = Counter()
         self._reviews = 0
         self._rates = ObjectRates()
         self._compiling = asyncio.Semaphore(1)
@@ -175,15 +179,25 @@ class Webhooks:
                 f"{ASK_EVERY_S:.0f} s.",
                 code=429,
             )
-        if self._asking >= ASKING_MAX:
-            raise kopf.AdmissionError(
-                f"{ASKING_MAX} deletions are being checked already; try again.", code=503
-            )
-        self._asking += 1
-        try:
+        with self._place(key.namespace):
             await self._check_held(kind, body)
+
+    @contextlib.contextmanager
+    def _place(self, namespace: str) -> Iterator[None]:
+        asking = self._asking
+        if asking[namespace] >= ASKING_PER_NAMESPACE or asking.total() >= ASKING_MAX:
+            raise kopf.AdmissionError(
+                f"{ASKING_PER_NAMESPACE} deletions in namespace {namespace}, or {ASKING_MAX} in "
+                "all, are being checked already; try again.",
+                code=503,
+            )
+        asking[namespace] += 1
+        try:
+            yield
         finally:
-            self._asking -= 1
+            asking[namespace] -= 1
+            if not asking[namespace]:
+                del asking[namespace]
 
     async def _check_held(self, kind: str, body: Body) -> None:
         entity = manifests.entity_view(body) if kind != "BusNamespace" else None
