@@ -83,7 +83,7 @@ mutants: install ## Break the code at each requirement, and some of it mechanica
 	@$(PY) -m tests.mutants $(ARGS)
 
 .PHONY: e2e
-e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (15 minutes)
+e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (half an hour)
 	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \
 	  $(PY) -m pytest -q --e2e tests/e2e $(ARGS)
 

@@ -99,6 +99,26 @@ def test_a_hostile_tenant_ends_no_operator_and_makes_no_other_status_late(
     assert still
 
 
+def test_a_bus_that_runs_good_partitions_again_is_read_again(
+    space: Space, hostile_image: str
+) -> None:
+    cluster = space.cluster
+    buses = [space.bus(kind, 1, image=hostile_image) for kind in HOSTILE]
+    cluster.apply(*buses)
+    eventually(lambda: say_why(space), within_s=120, what="the buses say what is wrong")
+
+    good = [space.bus(kind, 1) for kind in HOSTILE]
+    space.start(*good, *(space.queue(f"queue-{kind}", kind) for kind in HOSTILE), within_s=180)
+
+    def alone() -> bool:
+        """Whether Ready is all that the buses say."""
+        for bus in cluster.list("busnamespace", space.name):
+            assert [each["type"] for each in bus["status"]["conditions"]] == ["Ready"], bus
+        return True
+
+    eventually(alone, within_s=60, what="nothing else is said")
+
+
 def say_why(space: Space) -> dict[str, str]:
     """Return what the statuses of her buses say; nothing until all do."""
     found = {
