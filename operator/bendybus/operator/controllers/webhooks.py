@@ -41,7 +41,7 @@ OBJECTS_REMEMBERED: Final = 4_096
 COMPILE_WAIT_S: Final = 1.0
 # How much of the time rules are compiled: so long at once, then this part of it. A rule takes some
 # 5 ms of a processor that all else needs, too.
-COMPILE_BURST_S: Final = 3.0
+COMPILE_BURST_S: Final = 1.0
 COMPILE_SHARE: Final = 0.1
 
 
