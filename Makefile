@@ -87,7 +87,7 @@ azure-samples: install ## Run the samples of azure-servicebus against a local bu
 	@$(PY) -m tools.azure_samples $(ARGS)
 
 .PHONY: e2e
-e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (15 minutes)
+e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (half an hour)
 	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \
 	  $(PY) -m pytest -q --e2e tests/e2e $(ARGS)
 

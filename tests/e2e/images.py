@@ -1,4 +1,4 @@
-"""Images for the cluster under test: this checkout, the last tag, and one with a clock to set.
+"""Images for the cluster under test: this checkout, the last tag, and ones that tests set up.
 
 With `BENDYBUS_E2E_IMAGE` the first is taken as given (a cluster whose nodes cannot be loaded); the
 others need the Docker-less build of `shared/cluster`.
@@ -18,6 +18,7 @@ from tests.e2e.cluster import ROOT, TOOLS, Cluster, CommandFailed, run
 GIVEN: Final = os.environ.get("BENDYBUS_E2E_IMAGE", "")
 SPARK_GIVEN: Final = os.environ.get("BENDYBUS_E2E_SPARK_IMAGE", "")
 SPARK_FILES: Final = ROOT / "images" / "bendybus-spark" / "app"
+HOSTILE_FILES: Final = Path(__file__).with_name("hostile")
 FAKETIME: Final = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
@@ -44,6 +45,12 @@ def skewed(cluster: Cluster) -> str:
     options += ["--env", "FAKETIME_TIMESTAMP_FILE=/var/lib/bendybus/clock"]
     options += ["--env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "--env", "FAKETIME_NO_CACHE=1"]
     return _build(cluster, ROOT, "bendybus-skewed", options)
+
+
+def hostile(cluster: Cluster) -> str:
+    """Return an image whose partitions answer with what fills memory, see hostile/."""
+    options = ["--env", "PYTHONPATH=/usr/local/share/bendybus"]
+    return _build(cluster, ROOT, "bendybus-hostile", options, HOSTILE_FILES)
 
 
 # 0.2.1, the last release in which one root signed for all buses.
@@ -98,7 +105,7 @@ def _build(
         requirements = source / "requirements" / "image.txt"
         parts = wheel.read_bytes() + requirements.read_bytes() + " ".join(options).encode()
         if files is not None:
-            parts += b"".join(path.read_bytes() for path in sorted(files.iterdir()))
+            parts += b"".join(path.read_bytes() for path in sorted(files.glob("*.*")))
             options = [*options, "--dir", f"{files}:/usr/local/share/bendybus"]
         image = f"localhost/{name}:{hashlib.sha256(parts).hexdigest()[:12]}"
         command: list[str | Path] = [TOOLS / "image", "--requirements", requirements]

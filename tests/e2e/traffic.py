@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -125,9 +125,11 @@ def running(
     rate: float = 50,
     keyed: int = 16,
     name: str = "load",
+    options: Sequence[str] = (),
 ) -> Iterator[Traffic]:
-    """Have load on a queue; it flows when this returns."""
+    """Have load on a queue; it flows when this returns. `options`: more of the driver's."""
     command = ["python3", "/script/script.py", queue, f"--rate={rate}", f"--keyed={keyed}"]
+    command += options
     cluster.apply(
         *client_pod(
             name,
@@ -181,3 +183,4 @@ def nothing_lost(report: Report) -> None:
     """Fail unless every acknowledged message was received."""
     assert report["acknowledged"]["keyless"] > 0, report
     assert report["missing"] == 0, report
+    assert report["out_of_order"] == [], report

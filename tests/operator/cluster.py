@@ -6,6 +6,7 @@ Servers run in this process, on loopback, with real files, real gRPC and no TLS.
 import asyncio
 import contextlib
 import copy
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,12 @@ import grpc
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.limits import Tier
-from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
+from bendybus.internal.v1 import (
+    entity_pb2,
+    entity_pb2_grpc,
+    partition_pb2,
+    partition_pb2_grpc,
+)
 from bendybus.operator.bus.worker_pool import WorkerPool
 from bendybus.operator.controllers.controller_manager import ControllerManager
 from bendybus.operator.kubernetes import names
@@ -23,6 +29,7 @@ from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 from bendybus.partition_server import server
 from bendybus.partition_server.settings import Settings as PartitionSettings
+from bendybus.v1 import message_pb2
 from bendybus.wire import catalogue
 from tests.operator.memory_api import Body, MemoryKubernetesApi
 from tests.ports import free_port
@@ -266,6 +273,21 @@ class Cluster:
         request = entity_pb2.CommitEntityRequest(action=action, name=name, **fields)
         async with grpc.aio.insecure_channel(self.address(bus, 0)) as channel:
             await entity_pb2_grpc.EntityServiceStub(channel).CommitEntity(request, timeout=WITHIN_S)
+
+    async def send(self, bus: ObjectKey, index: int, name: str) -> None:
+        """Have a partition store a message, as a front end does."""
+        entity = (await self.catalogue(bus, index))[name]
+        request = partition_pb2.SendFencedRequest(
+            partition=index,
+            entity=partition_pb2.EntityRef(uid=entity.uid, generation=entity.generation),
+            producer_id=os.urandom(16),
+            epoch=1,
+            ordinals=[1],
+            batch=message_pb2.MessageBatch(messages=[b""]),
+        )
+        async with grpc.aio.insecure_channel(self.address(bus, index)) as channel:
+            stub = partition_pb2_grpc.PartitionServiceStub(channel)
+            await stub.SendFenced(request, timeout=WITHIN_S)
 
     # What users do and see
 

@@ -170,3 +170,32 @@ def test_what_is_not_ready_is_reconciling_or_stalled(reason: Reason) -> None:
     assert (made["status"], made["reason"], made["message"]) == ("True", reason.value, "why")
     assert made["observedGeneration"] == 3
     assert conditions.progress(Readiness(True, Reason.AVAILABLE, "yes"), 3, [], NOW) == []
+
+
+@pytest.mark.requirement("R393")
+def test_a_bus_without_any_partition_or_front_end_does_not_say_that_it_works() -> None:
+    none = conditions.bus_readiness(STANDING, {0, 1}, 2, started=True)
+    headless = conditions.bus_readiness(STANDING, {0}, 0, started=True)
+    some = conditions.bus_readiness(STANDING, {0}, 1, started=True)
+
+    assert none.message == (
+        "partitions 0, 1 unavailable; no message is stored or delivered until one answers."
+    )
+    assert headless.message == (
+        "partition 0 unavailable; no front-end pod is ready, either: clients cannot connect."
+    )
+    assert some.message.startswith("partition 0 unavailable; the bus works, except for ")
+    assert {none.reason, headless.reason, some.reason} == {Reason.PARTITION_UNAVAILABLE}
+
+
+@pytest.mark.requirement("R393")
+def test_an_entity_all_of_whose_partitions_are_away_says_that_every_send_fails() -> None:
+    whole = entry(queue(), STANDARD)
+    spread = entry(queue())
+
+    home = whole.home_partition
+    assert conditions.entity_readiness(whole, {home}, set()).message == (
+        f"partition {home} unavailable; its messages wait, and sends to it fail."
+    )
+    assert "and sends to it fail" in conditions.entity_readiness(spread, {0, 1}, set()).message
+    assert "keyed sends to it fail" in conditions.entity_readiness(spread, {1}, set()).message

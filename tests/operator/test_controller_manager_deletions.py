@@ -8,7 +8,14 @@ from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.kubernetes import names
 from bendybus.v1 import management_pb2
 from tests.operator.cluster import Cluster, eventually
-from tests.operator.manifests import BUS, bus_body, changed, queue_body
+from tests.operator.manifests import (
+    BUS,
+    bus_body,
+    changed,
+    queue_body,
+    subscription_body,
+    topic_body,
+)
 from tests.operator.test_controller_manager import holds, standing
 
 pytestmark = pytest.mark.integration
@@ -243,3 +250,59 @@ async def test_an_entity_that_comes_after_its_manifest_was_deleted_goes_as_its_m
 
     deletes = policy is DeletionPolicy.DELETE
     await holds(cluster, 0, "late", orphaned=not deletes, deleted=deletes)
+
+
+# What came after the webhook had looked
+
+
+async def paused(cluster: Cluster) -> None:
+    cluster.annotate("BusNamespace", "orders", paused="true")
+    await cluster.says("BusNamespace", "orders", "Paused")
+
+
+@pytest.mark.requirement("R394")
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_what_was_sent_before_a_deletion_is_carried_out_keeps_the_queue(
+    cluster: Cluster, allowed: bool
+) -> None:
+    annotations = {names.ALLOW_DELETION_ANNOTATION: "true"} if allowed else {}
+    cluster.operator()
+    cluster.apply(bus_body())
+    cluster.apply(queue_body(deletionPolicy="Delete", annotations=annotations))
+    await cluster.says("Queue", "paid", "Available")
+    await paused(cluster)
+
+    cluster.api.remove("Queue", "shop", "paid")
+    await cluster.send(BUS, 1, "paid")
+    cluster.annotate("BusNamespace", "orders", paused="false")
+
+    for index in (0, 1):
+        await holds(cluster, index, orphaned=not allowed, deleted=allowed)
+
+
+@pytest.mark.requirement("R394")
+async def test_a_topic_whose_subscription_holds_messages_by_then_stays(cluster: Cluster) -> None:
+    cluster.operator()
+    for body in (bus_body(), topic_body(deletionPolicy="Delete"), subscription_body()):
+        cluster.apply(body)
+    await cluster.says("Subscription", "audit", "Available")
+    await cluster.send(BUS, 1, "sales")
+
+    cluster.api.remove("Topic", "shop", "sales")
+
+    await holds(cluster, 0, "sales", orphaned=True, deleted=False)
+
+
+@pytest.mark.requirement("R394")
+async def test_a_deletion_waits_for_a_partition_that_cannot_say(cluster: Cluster) -> None:
+    await standing(cluster, deletionPolicy="Delete")
+    await cluster.stop(BUS, 1)
+    await cluster.says("BusNamespace", "orders", "PartitionUnavailable")
+
+    cluster.api.remove("Queue", "shop", "paid")
+    await eventually(lambda: cluster.operators[0].manager._controller(BUS).pending_names())
+    await holds(cluster, 0, orphaned=False, deleted=False)
+    cluster.start(BUS, 1)
+
+    for index in (0, 1):
+        await holds(cluster, index, deleted=True)

@@ -19,7 +19,7 @@ from bendybus.operator.controllers.webhooks import (
 from bendybus.operator.decisions.manifests import EntityView
 from bendybus.operator.metrics import Metrics
 from bendybus.wire import catalogue
-from tests.operator.cluster import Cluster, Loopback
+from tests.operator.cluster import Cluster, Loopback, eventually
 from tests.operator.manifests import (
     BUS,
     bus_body,
@@ -173,6 +173,38 @@ async def test_a_change_of_a_bus_is_compared_with_what_the_api_server_has(cluste
             await webhooks.bus("UPDATE", smaller)
         del cluster.api.objects["BusNamespace", "shop", "orders"]
         assert await webhooks.bus("UPDATE", smaller) == []
+
+
+@pytest.mark.requirement("R395")
+async def test_deletions_of_one_namespace_leave_places_for_those_of_others(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bus whose partitions do not answer holds each of its places as long as it may."""
+    monkeypatch.setattr(webhooks_module, "ASKING_MAX", 3)
+    monkeypatch.setattr(webhooks_module, "ASKING_PER_NAMESPACE", 2)
+    answered = asyncio.Event()
+    asking: list[str] = []
+
+    async def check(_: str, body: Body) -> None:
+        asking.append(body["metadata"]["name"])
+        await answered.wait()
+
+    async with asked(cluster, lambda _: b"", bus_body()) as webhooks:
+        monkeypatch.setattr(webhooks, "_check_held", check)
+        cluster.api.put({"kind": "Namespace", "metadata": {"name": "quiet", "namespace": ""}})
+        hers = [queue_body(f"q{number}", **DELETE) for number in range(4)]
+        his = queue_body("his", namespace="quiet", **DELETE)
+        reviews = [
+            asyncio.create_task(delete(cluster, webhooks.entity, body)) for body in (*hers, his)
+        ]
+        await eventually(lambda: "his" in asking)
+        answered.set()
+        outcomes = await asyncio.gather(*reviews, return_exceptions=True)
+        await delete(cluster, webhooks.entity, hers[3])
+
+    assert asking == ["q0", "q1", "his", "q3"]
+    assert [each is None for each in outcomes] == [True, True, False, False, True]
+    assert all("try again" in str(each) for each in outcomes if each is not None)
 
 
 @pytest.mark.requirement("R389")

@@ -138,6 +138,8 @@ def test_what_an_older_version_forgot_is_unknown_of_all_entities(
         "UPDATE marks SET value = ? WHERE name = 'producers_forgotten_until_ms'",
         (driver.wall_ms,),
     )
+    # It was opened by it.
+    store._connection().execute("UPDATE header SET boot = boot + 1")
     driver.wall_ms += 100
     driver.restart()
 

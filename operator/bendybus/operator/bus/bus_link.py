@@ -183,6 +183,27 @@ class BusLink:
             Counts(),
         )
 
+    async def held(self, entity: Entity) -> int:
+        """Return how many messages an entity holds now, those of a topic's subscriptions included.
+
+        Raises PartitionUnavailable if one of its partitions does not answer.
+        """
+        uids = {entity.uid}
+        if entity.kind is EntityKind.TOPIC:
+            uids |= {each.uid for each in self.directory.subscriptions(entity.name)}
+        asked = entity.partitions()
+        missing = self.unreachable() & set(asked)
+        found: list[dict[str, Counts] | None] = []
+        if not missing:
+            found = await asyncio.gather(*(self._links[index].counts(uids) for index in asked))
+            missing = {index for index, each in zip(asked, found, strict=True) if each is None}
+        if missing:
+            raise PartitionUnavailable(
+                f"partition {min(missing)} cannot say whether {entity.title} holds messages."
+            )
+        known = (counts for each in found if each is not None for counts in each.items())
+        return sum(counts.messages for uid, counts in known if uid in uids)
+
     def total(self) -> Counts:
         """Return the counts of all entities, as of when partitions were asked last."""
         return self._total

@@ -357,7 +357,13 @@ class ControllerManager:
 
 
 def _deletion_of(view: EntityView) -> ManifestDeletion:
-    return ManifestDeletion(view.uid, view.entity_name, view.key.namespace, view.deletion_policy)
+    return ManifestDeletion(
+        view.uid,
+        view.entity_name,
+        view.key.namespace,
+        view.deletion_policy,
+        with_messages=view.annotations.get(names.ALLOW_DELETION_ANNOTATION) == "true",
+    )
 
 
 def _same(before: BusView | EntityView, now: BusView | EntityView) -> bool:

@@ -118,7 +118,13 @@ class ManifestDeletions:
         refused: BusError | None = None
         for uid, deletion in list(self._deletions.items()):
             try:
-                found = await self._entities.manifest_deleted(await self._as_seen(deletion), link)
+                seen = await self._as_seen(deletion, link)
+            except BusError as error:
+                # What it holds is not known; that of others may be.
+                refused = error
+                continue
+            try:
+                found = await self._entities.manifest_deleted(seen, link)
             except BusError as error:
                 if error.retryable:
                     raise
@@ -156,16 +162,35 @@ class ManifestDeletions:
             self._search_orphans = True
             raise
 
-    async def _as_seen(self, deletion: ManifestDeletion) -> ManifestDeletion:
+    async def _as_seen(self, deletion: ManifestDeletion, link: BusLink) -> ManifestDeletion:
         """Return the deletion; Delete becomes Retain when its Kubernetes namespace is deleted.
 
-        And when that may not use the bus any more: the bus's owner took its rights away.
+        And when that may not use the bus any more: the bus's owner took its rights away; and when
+        the entity holds messages: they came after the webhook had looked, while the bus was paused
+        or away, or it was not asked. Raises BusError when it is not known whether it does.
         """
         if deletion.policy is not DeletionPolicy.DELETE:
             return deletion
         if not plan.may_use(deletion.namespace, self._cache.buses.get(self._bus)):
             return deletion.retained()
         namespace = await self._api.get("Namespace", "", deletion.namespace)
-        if namespace is not None and "deletionTimestamp" not in namespace["metadata"]:
-            return deletion
-        return deletion.retained()
+        if namespace is None or "deletionTimestamp" in namespace["metadata"]:
+            return deletion.retained()
+        if not deletion.with_messages and await self._holds_messages(deletion, link):
+            return deletion.retained()
+        return deletion
+
+    async def _holds_messages(self, deletion: ManifestDeletion, link: BusLink) -> bool:
+        entity = link.directory.by_manifest_uid(deletion.manifest_uid)
+        if entity is None or entity.deleted or not (count := await link.held(entity)):
+            return False
+        logger.warning(
+            "%s %s: manifest deleted with deletionPolicy Delete; holds %d message(s) by now, "
+            "retained on bus %s",
+            entity.kind,
+            entity.name,
+            count,
+            self._bus,
+            extra={"entity": entity.name, "action": "retained"},
+        )
+        return True

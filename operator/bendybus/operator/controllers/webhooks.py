@@ -7,6 +7,7 @@ only the objects in the request, the API server and the partitions.
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
@@ -26,7 +27,10 @@ from bendybus.wire import tls
 
 logger = logging.getLogger(__name__)
 ASK_S: Final = 2.0
-ASKING_MAX: Final = 16
+ASKING_MAX: Final = 32
+# Of these, for manifests of one Kubernetes namespace: partitions that do not answer hold each of
+# their places for ASK_S.
+ASKING_PER_NAMESPACE: Final = 8
 # Reviews in progress, of all operations; each reads from the API server.
 REVIEWS_MAX: Final = 64
 # How often partitions are asked for one object: so many times, then once in a while.
@@ -35,6 +39,10 @@ ASK_EVERY_S: Final = 2.0
 OBJECTS_REMEMBERED: Final = 4_096
 # How long a review waits until its rules may be compiled.
 COMPILE_WAIT_S: Final = 1.0
+# How much of the time rules are compiled: so long at once, then this part of it. A rule takes some
+# 5 ms of a processor that all else needs, too.
+COMPILE_BURST_S: Final = 1.0
+COMPILE_SHARE: Final = 0.1
 
 
 class ObjectRates:
@@ -54,6 +62,25 @@ class ObjectRates:
         return left >= 1
 
 
+class CompileTime:
+    """How long rules may be compiled. Pure."""
+
+    def __init__(self) -> None:
+        self._spent_s = 0.0
+        self._at_s = 0.0
+
+    def is_spent(self, now_s: float) -> bool:
+        """Whether there is none left."""
+        return self._spent_at(now_s) > COMPILE_BURST_S
+
+    def spend(self, seconds: float, now_s: float) -> None:
+        """Note that rules were compiled for so long."""
+        self._spent_s, self._at_s = self._spent_at(now_s) + seconds, now_s
+
+    def _spent_at(self, now_s: float) -> float:
+        return max(0.0, self._spent_s - (now_s - self._at_s) * COMPILE_SHARE)
+
+
 class Webhooks:
     """Admits or rejects changes of manifests."""
 
@@ -69,11 +96,12 @@ class Webhooks:
         self._api = api
         self._metrics = metrics
         self._endpoints = endpoints
-        # Deletions for which partitions are being asked.
-        self._asking = 0
+        # Deletions for which partitions are being asked, by Kubernetes namespace.
+        self._asking: Counter[str] = Counter()
         self._reviews = 0
         self._rates = ObjectRates()
         self._compiling = asyncio.Semaphore(1)
+        self._compile_time = CompileTime()
 
     async def bus(self, operation: str, body: Body) -> list[str]:
         """Validate a BusNamespace; return warnings. Raises kopf.AdmissionError."""
@@ -122,17 +150,24 @@ class Webhooks:
     async def _checked(self, body: Body, old: Body | None, bus: BusView | None) -> list[str]:
         """Return what is wrong with an entity's manifest.
 
-        Rules of subscriptions are compiled, in a thread, one review at a time: the threads of a
-        process share its processor with all else that it does. A review whose turn does not come
-        leaves its rules to the bus.
+        Rules of subscriptions are compiled, in a thread, one review at a time, for a part of the
+        time: the threads of a process share its processor with all else that it does. A review
+        whose turn does not come leaves its rules to the bus.
         """
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(COMPILE_WAIT_S):
                 await self._compiling.acquire()
         except TimeoutError:
             return validation.check_entity(body, old, bus, compiled_max=0)
         try:
-            return await asyncio.to_thread(validation.check_entity, body, old, bus)
+            began_s = loop.time()
+            if self._compile_time.is_spent(began_s):
+                return validation.check_entity(body, old, bus, compiled_max=0)
+            try:
+                return await asyncio.to_thread(validation.check_entity, body, old, bus)
+            finally:
+                self._compile_time.spend(loop.time() - began_s, loop.time())
         finally:
             self._compiling.release()
 
@@ -175,15 +210,25 @@ class Webhooks:
                 f"{ASK_EVERY_S:.0f} s.",
                 code=429,
             )
-        if self._asking >= ASKING_MAX:
-            raise kopf.AdmissionError(
-                f"{ASKING_MAX} deletions are being checked already; try again.", code=503
-            )
-        self._asking += 1
-        try:
+        with self._place(key.namespace):
             await self._check_held(kind, body)
+
+    @contextlib.contextmanager
+    def _place(self, namespace: str) -> Iterator[None]:
+        asking = self._asking
+        if asking[namespace] >= ASKING_PER_NAMESPACE or asking.total() >= ASKING_MAX:
+            raise kopf.AdmissionError(
+                f"{ASKING_PER_NAMESPACE} deletions in namespace {namespace}, or {ASKING_MAX} in "
+                "all, are being checked already; try again.",
+                code=503,
+            )
+        asking[namespace] += 1
+        try:
+            yield
         finally:
-            self._asking -= 1
+            asking[namespace] -= 1
+            if not asking[namespace]:
+                del asking[namespace]
 
     async def _check_held(self, kind: str, body: Body) -> None:
         entity = manifests.entity_view(body) if kind != "BusNamespace" else None

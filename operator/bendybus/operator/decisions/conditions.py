@@ -240,10 +240,11 @@ def entity_readiness(
     `topic`: of a subscription.
     """
     held_by = set(entity.partitions())
-    readiness = of_partitions(
-        held_by & set(unreachable),
-        "messages stored there wait, and keyed sends to it fail.",
-    )
+    if held_by <= set(unreachable):
+        what = "its messages wait, and sends to it fail."
+    else:
+        what = "messages stored there wait, and keyed sends to it fail."
+    readiness = of_partitions(held_by & set(unreachable), what)
     if readiness is not None:
         return readiness
     late = held_by & set(behind)
@@ -313,10 +314,13 @@ def _running(
 ) -> Readiness:
     if decision.reason is not None:
         return Readiness(False, decision.reason, decision.message)
-    missing = of_partitions(
-        unreachable,
-        "the bus works, except for messages stored there and keyed sends to it.",
-    )
+    if decision.identity is not None and len(unreachable) == decision.identity.partition_count:
+        what = "no message is stored or delivered until one answers."
+    elif frontends_ready < 1:
+        what = "no front-end pod is ready, either: clients cannot connect."
+    else:
+        what = "the bus works, except for messages stored there and keyed sends to it."
+    missing = of_partitions(unreachable, what)
     if missing is not None and not started:
         message = f"{_named(unreachable)} not available yet; pods are starting."
         return Readiness(False, Reason.PROGRESSING, message)

@@ -54,6 +54,8 @@ class ManifestDeletion:
     name: str
     namespace: str
     policy: DeletionPolicy
+    # Also with messages: the manifest was annotated so.
+    with_messages: bool = False
 
     def retained(self) -> "ManifestDeletion":
         """Return the same deletion with policy Retain."""

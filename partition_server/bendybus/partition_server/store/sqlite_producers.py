@@ -1,11 +1,12 @@
 """Parts of producers' frames that are stored, and since when they are known, in the SQLite file.
 
 Marks of before v0.7 have one time for all entities. It is still written, for a version that goes
-back, and noted beside it; if it is later than that, such a version has forgotten something since.
+back. What such a version forgets it notes there alone, and not at all where the time is as late
+already: if it opened the file in between, that time is one of all entities.
 
     producers_forgotten_until_ms          of whatever entity, at most
     producers_forgotten_until_ms/UID      of one entity; without UID: of all others
-    producers_forgotten_until_ms/*        what the first one was set to
+    producers_forgotten_until_ms/*        the last opening by a version that writes these
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +19,7 @@ from bendybus.partition_server.store.records import Changes, ProducerEntry
 
 Read = Callable[..., list[tuple[Any, ...]]]
 _MARK: Final = "producers_forgotten_until_ms"
-_WRITTEN: Final = "*"
+_OPENING: Final = "*"
 
 
 class SqliteProducers:
@@ -35,15 +36,25 @@ class SqliteProducers:
         """Return all entries, oldest first; read when the file is opened."""
         return [ProducerEntry(*row) for row in self._read("read_producers")]
 
+    def opened(self, db: apsw.Connection, boot: int) -> None:
+        """Note that the file is opened by this version. STRICTLY BEFORE `unknown`."""
+        write = self._sql["write_mark"]
+        marks = self._marks()
+        with db:
+            if marks.get(f"{_MARK}/{_OPENING}") != boot - 1 and _MARK in marks:
+                db.execute(write, (f"{_MARK}/", marks[_MARK]))
+            db.execute(write, (f"{_MARK}/{_OPENING}", boot))
+
     def unknown(self) -> dict[str, int]:
-        """Return until when entries are no longer known, by entity; read at the same time."""
-        end = chr(ord("/") + 1)
-        found: dict[str, int] = dict(self._read("read_marks", (_MARK, _MARK + end)))
+        """Return until when entries are no longer known, by entity; read when it is opened."""
+        found = self._marks()
         self._newest_ms = found.pop(_MARK, 0)
-        known = {name.removeprefix(f"{_MARK}/"): value for name, value in found.items()}
-        if self._newest_ms > known.pop(_WRITTEN, 0):
-            known[""] = self._newest_ms
-        return known
+        del found[f"{_MARK}/{_OPENING}"]
+        return {name.removeprefix(f"{_MARK}/"): value for name, value in found.items()}
+
+    def _marks(self) -> dict[str, int]:
+        end = chr(ord("/") + 1)
+        return dict(self._read("read_marks", (_MARK, _MARK + end)))
 
     def commit(
         self,
@@ -65,6 +76,5 @@ class SqliteProducers:
             self._newest_ms = max(self._newest_ms, unknown_ms)
         if changes.producers_unknown:
             db.execute(sql["write_mark"], (_MARK, self._newest_ms))
-            db.execute(sql["write_mark"], (f"{_MARK}/{_WRITTEN}", self._newest_ms))
         for uid in changes.leases_removed:
             db.execute(sql["forget_mark"], (f"{_MARK}/{uid}",))

@@ -168,6 +168,7 @@ class SqliteStore:
 
     def _read_all(self, incarnation: bytes, boot: int, seen: ClockMark | None) -> Opened:
         self.fingerprint = replace(self.fingerprint, incarnation=incarnation)
+        self._producers.opened(self._connection(), boot)
         return Opened(
             self.fingerprint,
             boot,

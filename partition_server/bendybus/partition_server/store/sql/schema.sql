@@ -104,7 +104,7 @@ CREATE TABLE producers (
 ) STRICT;
 
 -- Single numbers: producers_forgotten_until_ms, when the newest frame that is forgotten was stored;
--- followed by a slash and the UID of an entity: the same of that one.
+-- followed by a slash and the UID of an entity: the same of that one. See sqlite_producers.py.
 CREATE TABLE marks (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
