@@ -37,9 +37,16 @@ class UnaryCall:
         self._request_bytes = self._answer_bytes = 0
 
     def __enter__(self) -> "UnaryCall":
+        if not self._ledger.places.take(self._holder.policy):
+            raise errors.ServerBusy(
+                "too many calls of this policy, or of all, are under way. Have fewer under way, or "
+                "run more front ends.",
+                retry_after_ms=1_000,
+            )
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ledger.places.give(self._holder.policy)
         self._give_request()
         self._give_answer()
 
@@ -71,11 +78,21 @@ class UnaryCall:
             self._take_request(len(data))
         return data
 
-    async def room_for_answer(self, size_bytes: int) -> None:
-        """Wait until an answer of at most so many bytes may be made."""
-        if size_bytes:
-            await self._ledger.answers.wait(self._holder, size_bytes)
-            self._answer_bytes = size_bytes
+    async def room_for_answer(self, size_bytes: int, within_s: float = ANSWER_S) -> None:
+        """Wait until an answer of at most so many bytes may be made. Raises ServerBusy."""
+        if not size_bytes:
+            return
+        try:
+            async with asyncio.timeout(within_s):
+                await self._ledger.answers.wait(self._holder, size_bytes)
+        except TimeoutError:
+            raise errors.ServerBusy(
+                "answers that are being made, or are not read yet, fill what calls of this "
+                "connection, of this policy or of all may hold. Have fewer under way, ask for "
+                "fewer messages at a time, and repeat this one.",
+                retry_after_ms=1_000,
+            ) from None
+        self._answer_bytes = size_bytes
 
     async def write(self, data: bytes) -> None:
         """Write the answer; end the call if its caller does not take it."""
@@ -83,6 +100,8 @@ class UnaryCall:
         if not self._answer_bytes:
             await self._context.write(data)
             return
+        # What it was made of is gone.
+        self._give_answer(keep_bytes=len(data))
         try:
             async with asyncio.timeout(ANSWER_S):
                 await self._context.write(data)
@@ -106,8 +125,9 @@ class UnaryCall:
         if size_bytes:
             self._ledger.requests.give(self._holder, size_bytes)
 
-    def _give_answer(self) -> None:
-        size_bytes, self._answer_bytes = self._answer_bytes, 0
+    def _give_answer(self, keep_bytes: int = 0) -> None:
+        keep_bytes = min(keep_bytes, self._answer_bytes)
+        size_bytes, self._answer_bytes = self._answer_bytes - keep_bytes, keep_bytes
         if size_bytes:
             self._ledger.answers.give(self._holder, size_bytes)
 
