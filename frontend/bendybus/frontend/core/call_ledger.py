@@ -146,4 +146,6 @@ class CallLedger:
     def __init__(self) -> None:
         self.requests = Room(REQUESTS)
         self.answers = Room(ANSWERS)
+        # Of calls that wait for messages, a minute and more: others do not wait for those.
+        self.receives = Room(ANSWERS)
         self.places = Places(CALLS_MAX)

@@ -91,7 +91,8 @@ class FrontEnd:
 
     def accounted_bytes(self) -> int:
         """Return the bytes of requests, answers and messages that are counted somewhere."""
-        calls = self.calls.requests.held + self.calls.answers.held
+        ledger = self.calls
+        calls = ledger.requests.held + ledger.answers.held + ledger.receives.held
         messages = self.receives.held.total + self.deliveries.unread_bytes
         return calls + messages + self.sends.bytes_under_way()
 

@@ -27,7 +27,7 @@ from bendybus.domain.errors import BusError
 from bendybus.frontend.core.call_ledger import CallLedger
 from bendybus.frontend.listeners import grpc_methods
 from bendybus.frontend.listeners.grpc_methods import Method
-from bendybus.frontend.listeners.unary_call import ANSWER_S, UnaryCall
+from bendybus.frontend.listeners.unary_call import UnaryCall
 from bendybus.frontend.security.authenticator import Authenticator, Caller
 from bendybus.wire import element_count, statuses
 from bendybus.wire.health import Health
@@ -36,8 +36,6 @@ Handler = Any
 Context = grpc.aio.ServicerContext[Any, Any]
 # Frames of streams are up to 2 MB, and checked only when they hold one larger message.
 FRAME_BYTES: Final = limits.FRAME_BYTES_MAX + limits.MB
-# A call that is not to wait for messages waits so long for room.
-ROOM_S_MIN: Final = 0.25
 # Calls of reflection at a time, and how long each may take.
 ANY_TOKEN_MAX: Final = 64
 ANY_TOKEN_S: Final = 60.0
@@ -154,7 +152,7 @@ async def _room_for_answer(call: UnaryCall, size_bytes: int, request: Any) -> No
         return
     loop = asyncio.get_running_loop()
     began_s, wait_s = loop.time(), max(0, request.max_wait_ms) / 1_000
-    await call.room_for_answer(size_bytes, min(max(wait_s, ROOM_S_MIN), ANSWER_S))
+    await call.room_for_answer(size_bytes, wait_s)
     waited_ms = round((loop.time() - began_s) * 1_000)
     request.max_wait_ms = max(0, request.max_wait_ms - waited_ms)
 

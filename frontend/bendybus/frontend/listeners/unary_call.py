@@ -25,6 +25,8 @@ REQUEST_S_PER_MB: Final = 1.0
 SMALL_BYTES: Final = 4 * limits.KB
 # An answer that its caller does not take in this time is dropped.
 ANSWER_S: Final = 60.0
+# A call that is not to wait for messages waits so long for room.
+ROOM_S_MIN: Final = 0.25
 
 
 class UnaryCall:
@@ -35,6 +37,8 @@ class UnaryCall:
         self._context = context
         self._holder = Holder(context.peer(), policy)
         self._request_bytes = self._answer_bytes = 0
+        # Where the answer takes its room.
+        self._answers = ledger.answers
 
     def __enter__(self) -> "UnaryCall":
         if not self._ledger.places.take(self._holder.policy):
@@ -78,13 +82,20 @@ class UnaryCall:
             self._take_request(len(data))
         return data
 
-    async def room_for_answer(self, size_bytes: int, within_s: float = ANSWER_S) -> None:
-        """Wait until an answer of at most so many bytes may be made. Raises ServerBusy."""
+    async def room_for_answer(self, size_bytes: int, wait_s: float | None = None) -> None:
+        """Wait until an answer of at most so many bytes may be made. Raises ServerBusy.
+
+        `wait_s`: how long the call may wait for messages, if that is what it does.
+        """
         if not size_bytes:
             return
+        within_s = ANSWER_S
+        if wait_s is not None:
+            within_s = min(max(wait_s, ROOM_S_MIN), ANSWER_S)
+            self._answers = self._ledger.receives
         try:
             async with asyncio.timeout(within_s):
-                await self._ledger.answers.wait(self._holder, size_bytes)
+                await self._answers.wait(self._holder, size_bytes)
         except TimeoutError:
             raise errors.ServerBusy(
                 "answers that are being made, or are not read yet, fill what calls of this "
@@ -129,7 +140,7 @@ class UnaryCall:
         keep_bytes = min(keep_bytes, self._answer_bytes)
         size_bytes, self._answer_bytes = self._answer_bytes - keep_bytes, keep_bytes
         if size_bytes:
-            self._ledger.answers.give(self._holder, size_bytes)
+            self._answers.give(self._holder, size_bytes)
 
 
 def _too_late(within_s: float) -> BusError:
