@@ -10,10 +10,11 @@ from bendybus.client.core.bus_clock import BusClock
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.retry_policy import RetryPolicy
+from bendybus.client.core.session_link import SessionLink
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.v1.receiver_pb2 import ReceiveStreamResponse
 from bendybus.wire import admission
-from tests.client.test_session_order import Waiter, next_of
+from tests.client.test_session_order import Waiter, next_of, settled
 
 BUS_MS = 5_000_000
 
@@ -40,15 +41,15 @@ def test_a_server_that_tells_no_clock_is_understood() -> None:
     assert admission.clock_of(None) == admission.clock_of((("bendybus-clock-ms", "x"),)) == 0
 
 
-def opened(mode: receiver_pb2.ReceiveMode) -> ReceiveStream:
-    """Return an open stream whose bus told its clock 7 s ago."""
+def opened(mode: receiver_pb2.ReceiveMode, link: SessionLink | None = None) -> ReceiveStream:
+    """Return an open stream, of a session or none, whose bus told its clock 7 s ago."""
     opening = receiver_pb2.OpenReceiver(entity_path="orders", receive_mode=mode)
     loop = asyncio.get_running_loop()
 
     async def never() -> Any:
         raise AssertionError
 
-    stream = ReceiveStream(never, loop, RetryPolicy(), opening, 0)
+    stream = ReceiveStream(never, loop, RetryPolicy(), opening, 0, session=link)
     stream.stream.clock.answered(time.monotonic() - 7.0, BUS_MS)
     stream.receive(PendingReceive(1, 30.0, Waiter()))
     next_of(stream)
@@ -97,3 +98,44 @@ async def test_what_is_deleted_as_it_is_delivered_is_never_dropped() -> None:
     stream.handle(late)
 
     assert len(waiting.waiter.outcomes) == 1  # type: ignore[attr-defined]
+
+
+def session() -> SessionLink:
+    """Return a session that was locked for 5 s, 7 s ago."""
+    link = SessionLink("s", 5.0, RetryPolicy())
+    opened = receiver_pb2.OpenedSession(
+        session_id="s", session_token=b"s" * 16, lock_remaining_ms=5_000
+    )
+    link.opened(opened, time.monotonic() - 7.0)
+    return link
+
+
+@pytest.mark.requirement("R431")
+async def test_a_message_that_was_late_is_handed_over_if_its_session_was_renewed() -> None:
+    link = session()
+    stream = opened(receiver_pb2.RECEIVE_MODE_PEEK_LOCK, link)
+    waiting = stream._asks.pending[0]
+    ask = next_of(stream).ask
+    stream._asks._sent_s[ask.ask_id] -= 7.1
+    # The line was mute for what the bus wrote: the renewal had reached it.
+    link.renewed(0, 5_000, time.monotonic() - 2.0)
+
+    stream.handle(delivery(ask.ask_id, b"first", BUS_MS))
+
+    [[(delivered, _, _)]] = waiting.waiter.outcomes  # type: ignore[attr-defined]
+    assert list(delivered.proto.messages) == [b"first"]
+
+
+@pytest.mark.requirement("R431")
+async def test_a_message_that_was_late_goes_back_if_its_session_seems_to_have_ended() -> None:
+    stream = opened(receiver_pb2.RECEIVE_MODE_PEEK_LOCK, session())
+    waiting = stream._asks.pending[0]
+    ask = next_of(stream).ask
+    stream._asks._sent_s[ask.ask_id] -= 7.1
+
+    stream.handle(delivery(ask.ask_id, b"first", BUS_MS))
+
+    # Where the lock was renewed after all, the bus gives it again, before what comes after it.
+    assert waiting.waiter.outcomes == []  # type: ignore[attr-defined]
+    assert settled(stream) == (receiver_pb2.DISPOSITION_RELEASE, b"t" * 16)
+    assert stream.next_request() is None

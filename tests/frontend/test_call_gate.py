@@ -1,9 +1,16 @@
 """How large the requests of calls may be."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
 import pytest
 
 from bendybus.domain import errors, limits
+from bendybus.frontend.core.call_ledger import CallLedger
 from bendybus.frontend.listeners import call_gate
+from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.v1 import receiver_pb2
 
 RECEIVER = "/bendybus.v1.ReceiverService/"
@@ -29,3 +36,58 @@ def test_other_requests_of_receivers_that_large_are_refused() -> None:
     for call in ("Settle", "GetSessionState", "ListSessionCounts", "Peek"):
         with pytest.raises(errors.MessageSizeExceeded, match="Split it"):
             call_gate.parsed(RECEIVER + call, data, bytes)
+
+
+class Context:
+    """A call whose refusal is an exception."""
+
+    async def abort_with_status(self, status: Any) -> None:
+        """Refuse the call."""
+        raise PermissionError(status.details)
+
+
+@pytest.mark.requirement("R434")
+async def test_few_calls_that_any_token_is_enough_for_are_open_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(call_gate, "ANY_TOKEN_MAX", 1)
+    monkeypatch.setattr(call_gate, "ANY_TOKEN_S", 0.05)
+    anything: Any = None
+    gate = CallGate(anything, anything, CallLedger(), lambda _: 1, 1)
+
+    async def answers(requests: Any, _: Any) -> AsyncIterator[bytes]:
+        yield b"first"
+        await asyncio.Event().wait()
+
+    handler = gate._bounded(grpc.stream_stream_rpc_method_handler(answers))
+    first = handler.stream_stream(anything, Context())
+    assert await anext(first) == b"first"
+    with pytest.raises(PermissionError, match="use reflection now"):
+        await anext(handler.stream_stream(anything, Context()))
+
+    with pytest.raises(PermissionError, match="may take"):
+        await anext(first)
+    assert await anext(handler.stream_stream(anything, Context())) == b"first"
+
+
+@pytest.mark.requirement("R430")
+async def test_the_time_that_a_receive_waits_for_room_is_a_part_of_its_wait() -> None:
+    waited: list[float] = []
+
+    class Call:
+        """Waits a while for room."""
+
+        async def room_for_answer(self, _: int, wait_s: float) -> None:
+            """Take note of how long that may be."""
+            waited.append(wait_s)
+            await asyncio.sleep(0.1)
+
+    made: Any = Call()
+    request = receiver_pb2.ReceiveRequest(max_wait_ms=2_000)
+    await call_gate._room_for_answer(made, 1, request)
+    assert 1_000 < request.max_wait_ms <= 1_900
+    request.max_wait_ms = 0
+    await call_gate._room_for_answer(made, 1, request)
+
+    assert waited == [2.0, 0.0]
+    assert request.max_wait_ms == 0

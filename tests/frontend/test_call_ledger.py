@@ -1,13 +1,14 @@
 """What unary calls may hold: of a connection, of a policy, of all."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from bendybus.domain import errors
-from bendybus.frontend.core.call_ledger import Bounds, CallLedger, Holder, Room
+from bendybus.frontend.core.call_ledger import Bounds, CallLedger, Holder, Places, Room
 from bendybus.frontend.listeners import unary_call
 from bendybus.frontend.listeners.unary_call import UnaryCall
 
@@ -58,6 +59,30 @@ async def test_those_who_wait_are_served_in_order_and_leave_nothing() -> None:
     for holder, size in ((A, 8), (A, 2), (B, 10)):
         room.give(holder, size)
     assert room.held == 0
+
+
+@pytest.mark.requirement("R430")
+async def test_connections_are_served_in_turn_however_many_calls_of_one_wait() -> None:
+    room, served = Room(Bounds(8, 64, 8)), []
+
+    async def calls(holder: Holder) -> None:
+        while True:
+            await room.wait(holder, 8)
+            served.append(holder)
+            await asyncio.sleep(0)
+            room.give(holder, 8)
+
+    greedy = [asyncio.ensure_future(calls(holder)) for holder in (A, B) for _ in range(4)]
+    await asyncio.sleep(0)
+    served.clear()
+    await asyncio.wait_for(room.wait(OTHER, 1), 5)
+
+    assert len(served) <= 4
+    room.give(OTHER, 1)
+    for each in greedy:
+        each.cancel()
+    await asyncio.gather(*greedy, return_exceptions=True)
+    assert room.held == 8 * sum(1 for each in greedy if not each.cancelled())
 
 
 async def test_a_call_given_up_as_it_gets_its_room_gives_it_back() -> None:
@@ -117,7 +142,7 @@ async def test_a_request_that_is_there_costs_its_bytes_until_it_is_answered() ->
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let time be short."""
     monkeypatch.setattr(unary_call, "AT_ONCE_S", 0.01)
-    monkeypatch.setattr(unary_call, "REQUEST_S", 0.1)
+    monkeypatch.setattr(unary_call, "REQUEST_S", 0.5)
     monkeypatch.setattr(unary_call, "REQUEST_S_PER_MB", 0.0)
     monkeypatch.setattr(unary_call, "ANSWER_S", 0.05)
 
@@ -155,3 +180,53 @@ async def test_an_answer_that_is_not_taken_ends_its_call() -> None:
             with pytest.raises(errors.ServiceTimeout, match="was not read"):
                 await made.write(b"x")
     assert ledger.answers.held == 0
+
+
+@pytest.mark.requirement("R430")
+@pytest.mark.usefixtures("quick")
+async def test_a_receive_that_gets_no_room_in_its_wait_is_refused_and_keeps_no_other_call() -> None:
+    ledger = CallLedger()
+    with call(ledger) as first, call(ledger) as second, call(ledger) as peek:
+        await first.room_for_answer(8 << 20, 60.0)
+        with pytest.raises(errors.ServerBusy, match="not read yet"):
+            async with asyncio.timeout(0.8):
+                await second.room_for_answer(1 << 20, 0.0)
+        assert ledger.receives.held == 8 << 20
+        async with asyncio.timeout(0.8):
+            await peek.room_for_answer(8 << 20)
+    assert ledger.receives.held == ledger.answers.held == 0
+
+
+@pytest.mark.requirement("R430")
+async def test_an_answer_that_is_made_holds_what_it_is_not_what_it_might_have_been() -> None:
+    ledger, held = CallLedger(), []
+    made = call(ledger)
+
+    async def write(_: bytes) -> None:
+        held.append(ledger.answers.held)
+
+    context: Any = made._context
+    context.write = write
+    with made:
+        await made.room_for_answer(100 << 20)
+        await made.write(b"x" * 10)
+
+    assert held == [10]
+    assert ledger.answers.held == 0
+
+
+@pytest.mark.requirement("R434")
+def test_calls_of_one_policy_leave_places_to_others() -> None:
+    ledger = CallLedger()
+    ledger.places = Places(20)
+    with contextlib.ExitStack() as stack:
+        for _ in range(18):
+            stack.enter_context(call(ledger))
+        with pytest.raises(errors.ServerBusy, match="of this policy"), call(ledger):
+            pass
+        assert ledger.places.take("other")
+        ledger.places.give("other")
+    assert ledger.places.taken == 0
+    # Where there are no policies, all callers are equal.
+    assert all(ledger.places.take("") for _ in range(20))
+    assert not ledger.places.take("")

@@ -1,6 +1,7 @@
 """The streams of clients have a bound, however many come at once."""
 
 import contextlib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,13 @@ from bendybus.frontend.security.authenticator import Authenticator
 
 class Context:
     """A stream that is opened."""
+
+    def __init__(self, peer: str = "ipv4:a") -> None:
+        self._peer = peer
+
+    def peer(self) -> str:
+        """Return the connection."""
+        return self._peer
 
     def invocation_metadata(self) -> tuple[Any, ...]:
         """Return no token."""
@@ -40,5 +48,45 @@ def test_no_stream_is_opened_while_memory_is_short() -> None:
     streams = ClientStreams(Authenticator(None), 0.0)
     streams.pressed = True
 
+    with pytest.raises(errors.ServerBusy, match="short of memory"), streams.opened(Context()):
+        pass
+
+
+class Policies:
+    """Takes each caller for one of the policy that it names."""
+
+    def __init__(self) -> None:
+        self.policy = ""
+
+    def authenticate(self, _: str) -> Any:
+        """Return the caller."""
+        return SimpleNamespace(policy=self.policy)
+
+
+@pytest.mark.requirement("R434")
+def test_one_policy_leaves_streams_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_streams, "STREAMS_MAX", 20)
+    policies: Any = Policies()
+    streams = ClientStreams(policies, 0.0)
+    policies.policy = "greedy"
+    with contextlib.ExitStack() as stack:
+        for _ in range(18):
+            stack.enter_context(streams.opened(Context()))
+        with pytest.raises(errors.ServerBusy, match="one policy"), streams.opened(Context()):
+            pass
+        policies.policy = "other"
+        with streams.opened(Context()), streams.opened(Context()):
+            pass
+
+
+@pytest.mark.requirement("R433")
+def test_only_streams_of_who_is_suspected_are_not_opened_while_memory_is_short() -> None:
+    policies: Any = Policies()
+    streams = ClientStreams(policies, 0.0)
+    streams.pressed, streams.suspected = True, {"attacks"}
+    policies.policy = "waits"
+    with streams.opened(Context()):
+        pass
+    policies.policy = "attacks"
     with pytest.raises(errors.ServerBusy, match="short of memory"), streams.opened(Context()):
         pass

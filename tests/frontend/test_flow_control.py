@@ -4,9 +4,13 @@ import asyncio
 import contextlib
 from typing import Any
 
+import pytest
+
 from bendybus.frontend.core import flow_control
-from bendybus.frontend.core.flow_control import FlowControl
+from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
+from bendybus.frontend.core.lease import SessionLease
 from bendybus.frontend.listeners import answers
+from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2
 
 
@@ -64,6 +68,25 @@ def test_a_delivery_that_waited_to_be_written_leaves_out_locks_that_ended() -> N
 
     [kept] = delivery.batches
     assert (kept.lock_tokens, kept.lock_remaining_ms) == (b"l" * 16, 5_000)
+
+
+@pytest.mark.requirement("R431")
+async def test_a_delivery_that_waited_has_the_lock_of_its_session_as_it_is_then() -> None:
+    now = now_ms()
+    for renewed_ms, left in ((now + 9_000, 9_000), (now - 1, 0)):
+        lease = SessionLease(now - 1_000, 5_000, now - 6_000)
+        batch = message_pb2.DeliveredBatch(lock_tokens=b"s" * 16, lock_remaining_ms=4_000)
+        frame = receiver_pb2.ReceiveStreamResponse()
+        frame.delivery.batches.append(batch)
+        with FlowControl().of("ipv4:a") as account:
+            made = answers.Answers(lambda: False, StreamFlow(account), merges=False)
+            made.put(answers.Answer(frame, 1, put_ms=now - 5_000, lease=lease))
+            lease.heard(renewed_ms, now)
+            written, _ = await anext(made.written())
+
+        kept = [each.lock_remaining_ms for each in written.delivery.batches]
+        assert len(kept) == bool(left)
+        assert all(left - 1_000 < each <= left for each in kept)
 
 
 async def test_connections_together_leave_a_bounded_number_of_bytes_unread() -> None:

@@ -8,7 +8,7 @@ import grpc
 from prometheus_client import start_http_server
 
 from bendybus.domain import limits
-from bendybus.frontend.core import idle_entities
+from bendybus.frontend.core import call_ledger, idle_entities
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners import client_streams, memory_guard
 from bendybus.frontend.listeners.call_gate import CallGate
@@ -46,7 +46,7 @@ FLUSH_S: Final = 2.0
 # Long enough for every partition to be tried once; then the port opens with those that answer.
 FIRST_CONTACT_S: Final = 5.0
 # Calls under way, streams among them: more are refused by gRPC.
-CALLS_MAX: Final = 2 * client_streams.STREAMS_MAX
+CALLS_MAX: Final = call_ledger.CALLS_MAX + client_streams.STREAMS_MAX
 # At the end: how long load balancers may take to stop sending new connections here.
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0

@@ -58,7 +58,7 @@ class ReceiveAsks:
         buffer: MessageBuffer,
         release: Callable[[list[BatchSlice]], None],
         *,
-        locks: bool,
+        drops: bool,
     ) -> None:
         self._stream = stream
         self._loop = loop
@@ -66,8 +66,8 @@ class ReceiveAsks:
         self._prefetch = prefetch_count
         self._buffer = buffer
         self._release = release
-        # Whether messages are locked; else they are deleted as they are delivered.
-        self._locks = locks
+        # Whether messages have locks of their own: they are dropped when those have ended.
+        self._drops = drops
         self.pending: deque[PendingReceive] = deque()
         # Open asks: the receive, that of a loop, or how much credit was asked for ahead.
         self.open: dict[int, PendingReceive | AskAhead | int] = {}
@@ -206,7 +206,8 @@ class ReceiveAsks:
         """Return the messages of a delivery whose locks have not ended on the way.
 
         The others are those of another receiver by now. What is deleted as it is delivered has no
-        lock: all of it is handed over.
+        lock: all of it is handed over. Messages of a session share its lock, which may have been
+        renewed since: what cannot be handed over goes back, see `ReceiveStream`.
         """
         now_s, clock = time.monotonic(), self._stream.clock
         asked_s = self._sent_s.pop(delivery.ask_id, None)
@@ -216,7 +217,7 @@ class ReceiveAsks:
         slices: list[BatchSlice] = []
         for batch in delivery.batches:
             delivered = Delivered(batch, sent_s)
-            if self._locks and delivered.lock_end_s <= now_s:
+            if self._drops and delivered.lock_end_s <= now_s:
                 _log.info(
                     "client: %s: %d messages arrived after their locks had ended; dropped",
                     self._stream.name,

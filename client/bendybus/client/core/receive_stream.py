@@ -63,8 +63,9 @@ class ReceiveStream:
             session.wake = self.stream.wake
         self._settlements = Settlements(retry)
         self._buffer = MessageBuffer()
+        drops = self._locks and session is None
         self._asks = ReceiveAsks(
-            self.stream, loop, retry, prefetch_count, self._buffer, self._release, locks=self._locks
+            self.stream, loop, retry, prefetch_count, self._buffer, self._release, drops=drops
         )
         # When the last outcome of a settlement came, on the monotonic clock.
         self.outcome_s = 0.0

@@ -31,6 +31,8 @@ class Bounds(NamedTuple):
 REQUESTS: Final = Bounds(16 * MB, 64 * MB, 256 * MB)
 # Answers that are made, and not written yet.
 ANSWERS: Final = Bounds(8 * MB, 64 * MB, 128 * MB)
+# Unary calls under way.
+CALLS_MAX: Final = 10_000
 
 
 class Room:
@@ -39,7 +41,7 @@ class Room:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._held: Counter[Any] = Counter()
-        # By connection, in the order in which they began to wait.
+        # By connection; the one that was served last is the last.
         self._waiting: OrderedDict[Holder, deque[tuple[int, asyncio.Future[None]]]] = OrderedDict()
 
     @property
@@ -71,19 +73,25 @@ class Room:
     def give(self, holder: Holder, size_bytes: int) -> None:
         """Give room back, to those who wait for it."""
         self._count(holder, -size_bytes)
-        for each in list(self._waiting):
-            self._serve(each)
+        turn = list(self._waiting)
+        while turn:
+            turn = [each for each in turn if self._serve(each)]
 
-    def _serve(self, holder: Holder) -> None:
+    def _serve(self, holder: Holder) -> bool:
+        """Serve one call of a connection; return whether another one may be served."""
         waiting = self._waiting[holder]
-        while waiting:
-            size_bytes, future = waiting[0]
-            if not future.cancelled():
-                if not self.take(holder, size_bytes):
-                    return
-                future.set_result(None)
+        while waiting and waiting[0][1].cancelled():
             waiting.popleft()
-        del self._waiting[holder]
+        if waiting:
+            size_bytes, future = waiting[0]
+            if not self.take(holder, size_bytes):
+                return False
+            waiting.popleft()
+            future.set_result(None)
+            self._waiting.move_to_end(holder)
+        if not waiting:
+            del self._waiting[holder]
+        return bool(waiting)
 
     def _levels(self, holder: Holder) -> tuple[tuple[Any, int], ...]:
         bounds = self._bounds
@@ -106,9 +114,38 @@ class Room:
                 del self._held[name]
 
 
+class Places:
+    """Places of one kind, of which one policy may have all but a tenth."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: Counter[str] = Counter()
+        # By all.
+        self.taken = 0
+
+    def take(self, policy: str) -> bool:
+        """Take a place if there is one; return whether there was. "": there are no policies."""
+        share = self._most - (self._most // 10 if policy else 0)
+        if self.taken >= self._most or self._taken[policy] >= share:
+            return False
+        self._taken[policy] += 1
+        self.taken += 1
+        return True
+
+    def give(self, policy: str) -> None:
+        """Give a place back."""
+        self.taken -= 1
+        self._taken[policy] -= 1
+        if not self._taken[policy]:
+            del self._taken[policy]
+
+
 class CallLedger:
-    """The room of all unary calls of a front end."""
+    """The room, and the places, of all unary calls of a front end."""
 
     def __init__(self) -> None:
         self.requests = Room(REQUESTS)
         self.answers = Room(ANSWERS)
+        # Of calls that wait for messages, a minute and more: others do not wait for those.
+        self.receives = Room(ANSWERS)
+        self.places = Places(CALLS_MAX)

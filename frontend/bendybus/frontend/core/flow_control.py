@@ -198,6 +198,11 @@ class FlowControl:
                 if not connection.behind():
                     connection.go_on()
 
+    @property
+    def unread_bytes(self) -> int:
+        """What all have not read."""
+        return self._unread_bytes
+
     def crowded(self) -> bool:
         """Whether there is room only for connections that have read nearly everything."""
         return self._unread_bytes >= ALL_UNREAD_BYTES_MAX

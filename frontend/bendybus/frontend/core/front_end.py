@@ -14,6 +14,7 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.lifecycle import EntityState
 from bendybus.frontend.core.call_ledger import CallLedger
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies
+from bendybus.frontend.core.flow_control import FlowControl
 from bendybus.frontend.core.manage import EntityManager
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive import ReceiveDispatcher
@@ -49,6 +50,8 @@ class FrontEnd:
         }
         self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics)
         self.receives = ReceiveDispatcher(self.upstreams, self.directory, self.metrics)
+        # Of all receivers' streams.
+        self.deliveries = FlowControl(self.receives)
         self.sessions = SessionDispatcher(self.upstreams, self.receives)
         self.settles = SettleDispatcher(self.upstreams, self.metrics)
         self.transactions = TransactionDispatcher(self.upstreams, self.directory, self.metrics)
@@ -87,9 +90,11 @@ class FrontEnd:
         return reachable and self.directory.fingerprint is not None
 
     def accounted_bytes(self) -> int:
-        """Return the bytes of requests and answers that ledgers know of."""
-        calls = self.calls
-        return calls.requests.held + calls.answers.held + self.sends.bytes_under_way()
+        """Return the bytes of requests, answers and messages that are counted somewhere."""
+        ledger = self.calls
+        calls = ledger.requests.held + ledger.answers.held + ledger.receives.held
+        messages = self.receives.held.total + self.deliveries.unread_bytes
+        return calls + messages + self.sends.bytes_under_way()
 
     def message_bytes_max(self, entity_path: str) -> int:
         """Return the largest message that an entity, or the topic of a subscription, may have."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core.flow_control import StreamFlow
+from bendybus.frontend.core.lease import SessionLease
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import merged_frames, statuses
@@ -28,6 +29,8 @@ class Answer:
     # Taken for a settlement.
     tokens: int = 0
     put_ms: int = 0
+    # That of the messages, where they share one.
+    lease: SessionLease | None = None
 
 
 class Answers(AnswerQueue[Answer]):
@@ -74,20 +77,25 @@ class Answers(AnswerQueue[Answer]):
 
 def _as_of_now(answer: Answer) -> receiver_pb2.ReceiveStreamResponse:
     if answer.size_bytes and (waited_ms := now_ms() - answer.put_ms) > LATE_MS:
-        age(answer.frame.delivery, waited_ms)
+        left_ms = None if answer.lease is None else answer.lease.until_ms - now_ms()
+        age(answer.frame.delivery, waited_ms, left_ms)
     return answer.frame
 
 
-def age(delivery: receiver_pb2.Delivery, waited_ms: int) -> None:
-    """Take the time that a delivery waited to be written off its locks; leave out what ended."""
+def age(delivery: receiver_pb2.Delivery, waited_ms: int, left_ms: int | None = None) -> None:
+    """Take the time that a delivery waited to be written off its locks; leave out what ended.
+
+    `left_ms`: how long the one lock lasts that all messages share; it may have been renewed.
+    """
     delivery.sent_ms += waited_ms
-    kept = [
-        batch
-        for batch in delivery.batches
-        if not batch.lock_tokens or batch.lock_remaining_ms > waited_ms
-    ]
-    for batch in kept:
-        batch.lock_remaining_ms -= waited_ms if batch.lock_tokens else 0
+    kept: list[message_pb2.DeliveredBatch] = []
+    for batch in delivery.batches:
+        if batch.lock_tokens:
+            left = batch.lock_remaining_ms - waited_ms if left_ms is None else left_ms
+            if left <= 0:
+                continue
+            batch.lock_remaining_ms = left
+        kept.append(batch)
     if len(kept) < len(delivery.batches):
         copies = [message_pb2.DeliveredBatch.FromString(b.SerializeToString()) for b in kept]
         del delivery.batches[:]

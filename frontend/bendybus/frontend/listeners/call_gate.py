@@ -12,6 +12,7 @@ is no difference:
 A call without a good token is refused before anything of it is read.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -35,6 +36,9 @@ Handler = Any
 Context = grpc.aio.ServicerContext[Any, Any]
 # Frames of streams are up to 2 MB, and checked only when they hold one larger message.
 FRAME_BYTES: Final = limits.FRAME_BYTES_MAX + limits.MB
+# Calls of reflection at a time, and how long each may take.
+ANY_TOKEN_MAX: Final = 64
+ANY_TOKEN_S: Final = 60.0
 
 
 class CallGate(grpc.aio.ServerInterceptor):
@@ -56,6 +60,8 @@ class CallGate(grpc.aio.ServerInterceptor):
         self._ledger = ledger
         self._message_bytes = message_bytes
         self._request_bytes = request_bytes
+        # Calls under way that any token is enough for.
+        self._any_token = 0
         self._open = {
             "/grpc.health.v1.Health/Check": _check(health),
             "/grpc.health.v1.Health/Watch": _watch(health),
@@ -86,10 +92,34 @@ class CallGate(grpc.aio.ServerInterceptor):
         except BusError as error:
             return _refusal(error)
         if known is None:
-            return handler
+            return self._bounded(handler)
         if known.stream:
             return _framed(handler, method)
         return self._guarded(handler, method, known, caller)
+
+    def _bounded(self, handler: Handler) -> Handler:
+        """Return the handler of a stream that any token may open, and few have open for long."""
+
+        async def called(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+            async with statuses.errors_as_status(context):
+                if self._any_token >= ANY_TOKEN_MAX:
+                    raise errors.ServerBusy(
+                        f"{ANY_TOKEN_MAX} callers use reflection now. Repeat it.",
+                        retry_after_ms=1_000,
+                    )
+                self._any_token += 1
+                try:
+                    async with asyncio.timeout(ANY_TOKEN_S):
+                        async for answer in handler.stream_stream(requests, context):
+                            yield answer
+                except TimeoutError:
+                    raise errors.ServiceTimeout(
+                        f"a call of reflection may take {ANY_TOKEN_S:.0f} s."
+                    ) from None
+                finally:
+                    self._any_token -= 1
+
+        return handler._replace(stream_stream=called)
 
     def _guarded(self, handler: Handler, name: str, method: Method, caller: Caller) -> Handler:
         """Return the handler of a unary call behind the checks of its bytes and its caller."""
@@ -106,12 +136,25 @@ class CallGate(grpc.aio.ServerInterceptor):
                         for destination in method.destinations_of(request):
                             caller.check(method.operation, destination)
                     most = method.answer_bytes_of(request, self._message_bytes(entity))
-                    await call.room_for_answer(most)
+                    await _room_for_answer(call, most, request)
                     answer = await handler.unary_unary(request, context)
-                    del request
-                    await call.write(handler.response_serializer(answer))
+                    data = handler.response_serializer(answer)
+                    del request, answer
+                    await call.write(data)
 
         return grpc.stream_stream_rpc_method_handler(called)
+
+
+async def _room_for_answer(call: UnaryCall, size_bytes: int, request: Any) -> None:
+    """Wait for room; that is a part of what the request lets its call wait for messages."""
+    if not hasattr(request, "max_wait_ms"):
+        await call.room_for_answer(size_bytes)
+        return
+    loop = asyncio.get_running_loop()
+    began_s, wait_s = loop.time(), max(0, request.max_wait_ms) / 1_000
+    await call.room_for_answer(size_bytes, wait_s)
+    waited_ms = round((loop.time() - began_s) * 1_000)
+    request.max_wait_ms = max(0, request.max_wait_ms - waited_ms)
 
 
 def _refusal(error: BusError) -> Handler:

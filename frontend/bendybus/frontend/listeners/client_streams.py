@@ -9,11 +9,14 @@ application.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from typing import Any, Final
 
 from bendybus.domain import errors
+from bendybus.domain.limits import KB
+from bendybus.frontend.core.call_ledger import Places
 from bendybus.frontend.listeners import grpc_methods
 from bendybus.frontend.security.authenticator import Authenticator, Caller
 from bendybus.wire.draining import Drain, End
@@ -21,8 +24,11 @@ from bendybus.wire.draining import Drain, End
 # gRPC says goodbye to a connection at its age and up to a tenth more; a stream ends after that, so
 # that the client's next one is on another connection.
 AGE_FACTORS: Final = (1.15, 1.35)
-# Open at a time; each takes 35 KB.
+# Open at a time.
 STREAMS_MAX: Final = 10_000
+# What an idle one takes, and a connection, with TLS.
+STREAM_BYTES: Final = 40 * KB
+CONNECTION_BYTES: Final = 60 * KB
 
 
 class OpenStream:
@@ -52,9 +58,12 @@ class ClientStreams:
         self._clock = clock
         self._tokens: dict[End, str] = {}
         self._open: dict[End, OpenStream] = {}
-        self._opened = 0
-        # More is in memory than anything accounts for; see `memory_guard`.
+        self._places = Places(STREAMS_MAX)
+        self._connections: Counter[str] = Counter()
+        # More is in memory than anything accounts for; see `memory_guard`. Where only some policies
+        # are suspected, only theirs are not opened.
         self.pressed = False
+        self.suspected: Set[str] | None = None
 
     @contextmanager
     def opened(self, context: Any) -> Iterator[OpenStream]:
@@ -63,22 +72,26 @@ class ClientStreams:
         gRPC's own count lets a thousand more in when many come at once.
         """
         caller = self.authenticator.authenticate(grpc_methods.token(context.invocation_metadata()))
-        if self.pressed:
+        if self.pressed and (self.suspected is None or caller.policy in self.suspected):
             raise errors.ServerBusy(
                 "the front end is short of memory. Retry, or run more front ends.",
                 retry_after_ms=1_000,
             )
-        if self._opened >= STREAMS_MAX:
+        if not self._places.take(caller.policy):
             raise errors.ServerBusy(
-                f"{STREAMS_MAX} streams are open on this front end. Close some, share clients, or "
-                "run more front ends.",
+                f"{self._places.taken} streams are open on this front end, as many as are allowed "
+                "to one policy, or to all. Close some, share clients, or run more front ends.",
                 retry_after_ms=5_000,
             )
-        self._opened += 1
+        connection = context.peer()
+        self._connections[connection] += 1
         try:
             yield OpenStream(caller)
         finally:
-            self._opened -= 1
+            self._places.give(caller.policy)
+            self._connections[connection] -= 1
+            if not self._connections[connection]:
+                del self._connections[connection]
 
     @contextmanager
     def stream(self, opened: OpenStream, end: End) -> Iterator[None]:
@@ -103,15 +116,31 @@ class ClientStreams:
             for timer in timers:
                 timer.cancel()
 
+    def idle_bytes(self) -> int:
+        """Return what streams, and connections that have some, take without what they carry."""
+        return STREAM_BYTES * self._places.taken + CONNECTION_BYTES * len(self._connections)
+
     def recheck(self) -> None:
         """End the streams whose tokens the policies no longer accept."""
         for end, token in list(self._tokens.items()):
             if not self.authenticator.still_good(token):
                 end()
 
-    def move_silent(self, silent_s: float, now_s: float) -> int:
-        """Move the streams that had no whole frame for so long; return how many."""
-        silent = [end for end, opened in self._open.items() if opened.heard_s <= now_s - silent_s]
+    def silent(self, silent_s: float, now_s: float) -> Counter[str]:
+        """Return how many streams had no whole frame for so long, by policy."""
+        return Counter(
+            opened.caller.policy
+            for opened in self._open.values()
+            if opened.heard_s <= now_s - silent_s
+        )
+
+    def move_silent(self, silent_s: float, now_s: float, policies: Set[str]) -> int:
+        """Move the streams of policies that had no whole frame for so long; return how many."""
+        silent = [
+            end
+            for end, opened in self._open.items()
+            if opened.caller.policy in policies and opened.heard_s <= now_s - silent_s
+        ]
         for end in silent:
             end()
         return len(silent)

@@ -16,7 +16,6 @@ from bendybus.frontend.core import (
     session_counts,
     session_states,
 )
-from bendybus.frontend.core.flow_control import FlowControl
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.settle import SettleRequest
@@ -39,7 +38,6 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     def __init__(self, front_end: FrontEnd, streams: ClientStreams) -> None:
         self._front_end = front_end
         self._streams = streams
-        self._flow = FlowControl(front_end.receives)
 
     @statuses.unary
     async def Receive(
@@ -65,7 +63,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         async with statuses.errors_as_status(context):
             with (
                 self._streams.opened(context) as opened,
-                self._flow.of(context.peer()) as connection,
+                self._front_end.deliveries.of(context.peer()) as connection,
                 connection.stream() as flow,
             ):
                 await context.send_initial_metadata(

@@ -16,7 +16,7 @@ from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
-from bendybus.frontend.core.session_cache import LockedSession
+from bendybus.frontend.core.session_cache import LockedSession, SessionCache
 from bendybus.frontend.core.settle import SettleOutcome, SettleRequest
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.answers import ANSWERS_MAX, Answer, Answers
@@ -237,7 +237,9 @@ class ReceiverStream:
             delivery.error.CopyFrom(statuses.to_error(handed.error))
         size_bytes = delivery.ByteSize()
         self._flow.handed(size_bytes)
-        self._say_or_hold(Answer(response, size_bytes, put_ms=delivery.sent_ms))
+        shared = None if self._receiver is None else self._receiver.shared
+        lease = shared.lease if isinstance(shared, SessionCache) else None
+        self._say_or_hold(Answer(response, size_bytes, put_ms=delivery.sent_ms, lease=lease))
 
     def _say_or_hold(self, answer: Answer) -> None:
         frame_id = self._follows.pop(answer.frame.delivery.ask_id, 0) if self._follows else 0

@@ -25,6 +25,8 @@ REQUEST_S_PER_MB: Final = 1.0
 SMALL_BYTES: Final = 4 * limits.KB
 # An answer that its caller does not take in this time is dropped.
 ANSWER_S: Final = 60.0
+# A call that is not to wait for messages waits so long for room.
+ROOM_S_MIN: Final = 0.25
 
 
 class UnaryCall:
@@ -35,11 +37,20 @@ class UnaryCall:
         self._context = context
         self._holder = Holder(context.peer(), policy)
         self._request_bytes = self._answer_bytes = 0
+        # Where the answer takes its room.
+        self._answers = ledger.answers
 
     def __enter__(self) -> "UnaryCall":
+        if not self._ledger.places.take(self._holder.policy):
+            raise errors.ServerBusy(
+                "too many calls of this policy, or of all, are under way. Have fewer under way, or "
+                "run more front ends.",
+                retry_after_ms=1_000,
+            )
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ledger.places.give(self._holder.policy)
         self._give_request()
         self._give_answer()
 
@@ -71,11 +82,28 @@ class UnaryCall:
             self._take_request(len(data))
         return data
 
-    async def room_for_answer(self, size_bytes: int) -> None:
-        """Wait until an answer of at most so many bytes may be made."""
-        if size_bytes:
-            await self._ledger.answers.wait(self._holder, size_bytes)
-            self._answer_bytes = size_bytes
+    async def room_for_answer(self, size_bytes: int, wait_s: float | None = None) -> None:
+        """Wait until an answer of at most so many bytes may be made. Raises ServerBusy.
+
+        `wait_s`: how long the call may wait for messages, if that is what it does.
+        """
+        if not size_bytes:
+            return
+        within_s = ANSWER_S
+        if wait_s is not None:
+            within_s = min(max(wait_s, ROOM_S_MIN), ANSWER_S)
+            self._answers = self._ledger.receives
+        try:
+            async with asyncio.timeout(within_s):
+                await self._answers.wait(self._holder, size_bytes)
+        except TimeoutError:
+            raise errors.ServerBusy(
+                "answers that are being made, or are not read yet, fill what calls of this "
+                "connection, of this policy or of all may hold. Have fewer under way, ask for "
+                "fewer messages at a time, and repeat this one.",
+                retry_after_ms=1_000,
+            ) from None
+        self._answer_bytes = size_bytes
 
     async def write(self, data: bytes) -> None:
         """Write the answer; end the call if its caller does not take it."""
@@ -83,6 +111,8 @@ class UnaryCall:
         if not self._answer_bytes:
             await self._context.write(data)
             return
+        # What it was made of is gone.
+        self._give_answer(keep_bytes=len(data))
         try:
             async with asyncio.timeout(ANSWER_S):
                 await self._context.write(data)
@@ -106,10 +136,11 @@ class UnaryCall:
         if size_bytes:
             self._ledger.requests.give(self._holder, size_bytes)
 
-    def _give_answer(self) -> None:
-        size_bytes, self._answer_bytes = self._answer_bytes, 0
+    def _give_answer(self, keep_bytes: int = 0) -> None:
+        keep_bytes = min(keep_bytes, self._answer_bytes)
+        size_bytes, self._answer_bytes = self._answer_bytes - keep_bytes, keep_bytes
         if size_bytes:
-            self._ledger.answers.give(self._holder, size_bytes)
+            self._answers.give(self._holder, size_bytes)
 
 
 def _too_late(within_s: float) -> BusError:
