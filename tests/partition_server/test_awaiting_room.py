@@ -6,7 +6,7 @@ import pytest
 
 from bendybus.domain import limits
 from bendybus.domain.disposition import Disposition as D
-from bendybus.partition_server.rules import room
+from bendybus.partition_server.rules import publish, room
 from bendybus.partition_server.state import awaiting_room
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.batch import Batch
@@ -275,6 +275,35 @@ def test_those_behind_the_known_ones_may_be_cancelled_or_not_be_due_any_more(
     news.advance(60_000)
 
     assert received(news) == ["4", "5"]
+
+
+@pytest.mark.requirement("R439")
+def test_what_waits_for_room_meets_the_rules_once_until_they_change(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[int] = []
+    real = publish.destinations
+
+    def counted(partition: Any, now: Any, topic: Any, row: Any) -> Any:
+        met.append(row.counter)
+        return real(partition, now, topic, row)
+
+    with monkeypatch.context() as patched:
+        capacity(patched, 1_024)
+        schedule(news, b"1")
+        patched.setattr(publish, "destinations", counted)
+        for _ in range(10):
+            news.advance(1_000)
+        assert len(met) == 1
+        # A copy more.
+        topic_changes.subscription(news, "news/Subscriptions/c")
+        for _ in range(10):
+            news.advance(1_000)
+        assert len(met) == 2
+
+    news.advance(awaiting_room.RETRY_MS)
+
+    assert received(news) == received(news, "news/Subscriptions/c") == ["1"]
 
 
 @pytest.mark.requirement("R343")

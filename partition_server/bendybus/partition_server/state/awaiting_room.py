@@ -32,6 +32,8 @@ class AwaitingRoom:
         self._waiting: dict[int, UndoDict[int, int]] = {}
         # The first of those that are not known: when it was due, and its row id.
         self._beyond: UndoDict[int, tuple[int, int]] = UndoDict(undo)
+        # What the first of a topic needs: its row id, by which version of the rules, and how much.
+        self._needs: UndoDict[int, tuple[int, int, int]] = UndoDict(undo)
 
     def waits(self, slot: int) -> bool:
         """Whether a message of a topic waits."""
@@ -67,6 +69,15 @@ class AwaitingRoom:
         self._full[slot] = None
         self.due.replace(slot, mono_ms + RETRY_MS)
 
+    def needs(self, slot: int, id_: int, version: int, added_bytes: int) -> None:
+        """Note what a message needs that has met the rules and finds no room."""
+        self._needs[slot] = id_, version, added_bytes
+
+    def needed(self, slot: int, id_: int, version: int) -> int:
+        """Return what a message needs; 0: that is not known for these rules."""
+        known_id, known_version, added_bytes = self._needs.get(slot, (0, 0, 0))
+        return added_bytes if (known_id, known_version) == (id_, version) else 0
+
     def ids(self, slot: int) -> list[int]:
         """Return the messages of a topic that wait, as far as they are known, in order."""
         known: dict[int, int] = self._waiting.get(slot) or {}
@@ -85,4 +96,5 @@ class AwaitingRoom:
         """Forget a topic that is deleted."""
         self._waiting.pop(slot, None)
         self._beyond.pop(slot)
+        self._needs.pop(slot)
         self.look(slot)
