@@ -165,8 +165,8 @@ def _know_more(turn: Turn, slot: int, first: tuple[int, int]) -> None:
     due_ms, id_ = first
     after, most = (due_ms, id_ - 1), awaiting_room.WAITING_MAX
     found = partition.store.activating(turn.now.wall_ms, after, most, slot)
-    for summary in found:
-        awaiting.add(slot, summary.id, summary.at_ms)
+    for each in found:
+        awaiting.add(slot, each.id, each.at_ms)
     if not found:
         # They were cancelled, or a clock was corrected.
         partition.due.activates_at(due_ms)
