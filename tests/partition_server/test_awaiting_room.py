@@ -6,7 +6,7 @@ import pytest
 
 from bendybus.domain import limits
 from bendybus.domain.disposition import Disposition as D
-from bendybus.partition_server.rules import room
+from bendybus.partition_server.rules import publish, room
 from bendybus.partition_server.state import awaiting_room
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.batch import Batch
@@ -21,6 +21,7 @@ from tests.partition_server import topic_changes
 from tests.partition_server.driver import Driver
 from tests.partition_server.publishing import head
 from tests.partition_server.running_partition import Runner
+from tests.partition_server.test_due_times import Reads
 
 # What a scheduled message takes at its topic, about; a copy of it, as much again.
 LARGE = head(text="x" * 400)
@@ -59,6 +60,11 @@ def received(driver: Driver, name: str = "news/Subscriptions/a") -> list[str]:
         tokens = b"".join(token for _, token in pairs)
         driver.run(Deliver("s", 1, tokens), Settle("s", 1, D.COMPLETE, tokens))
     return [row.message_id for row, _ in pairs]
+
+
+def topic_slot(driver: Driver) -> int:
+    """Return the slot of the topic."""
+    return driver.partition.state.queues.main_of(driver.ref("news").uid).slot
 
 
 @pytest.fixture
@@ -204,6 +210,100 @@ def test_so_many_that_wait_are_known_and_the_others_come_behind_them(
 
     assert received(news) == [str(n) for n in range(9)]
     assert received(news, "news/Subscriptions/b") == [str(n) for n in range(9)]
+
+
+@pytest.mark.requirement("R436")
+def test_what_waits_is_not_gone_through_again_for_each_few_that_find_room(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awaiting_room, "WAITING_MAX", 5)
+    capacity(monkeypatch, 60 * 1_024)
+    names = [str(n) for n in range(60)]
+    schedule(news, *map(str.encode, names))
+    # Room for some copies at a time.
+    capacity(monkeypatch, news.counts_of("news").size_bytes + 2 * 1_024)
+    news.advance(100_000)
+    reads, came = Reads(news.store, monkeypatch), list[str]()
+
+    for _ in range(200):
+        received(news, "news/Subscriptions/b")
+        came += received(news)
+        news.advance(1)
+
+    assert came == names
+    assert reads.summaries <= len(names)
+    assert not news.partition.state.awaiting.waits(topic_slot(news))
+
+
+@pytest.mark.requirement("R436")
+def test_those_behind_the_known_ones_are_of_the_topic_alone(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awaiting_room, "WAITING_MAX", 2)
+    topic_changes.topic(news, "other")
+    for each in ("a", "b"):
+        topic_changes.subscription(news, f"other/Subscriptions/{each}")
+    with monkeypatch.context() as patched:
+        capacity(patched, 20 * 1_024)
+        for name in ("news", "other"):
+            schedule(news, *[b"%s%d" % (name.encode(), n) for n in range(7)], name=name)
+        patched.setattr(limits, "MB", 1)
+        news.advance(20_000)
+
+    news.advance(awaiting_room.RETRY_MS)
+
+    for name in ("news", "other"):
+        assert received(news, f"{name}/Subscriptions/a") == [f"{name}{n}" for n in range(7)]
+
+
+@pytest.mark.requirement("R436")
+def test_those_behind_the_known_ones_may_be_cancelled_or_not_be_due_any_more(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awaiting_room, "WAITING_MAX", 2)
+    with monkeypatch.context() as patched:
+        capacity(patched, 20 * 1_024)
+        numbers = schedule(news, *[b"%d" % n for n in range(6)])
+        patched.setattr(limits, "MB", 1)
+        news.advance(20_000)
+        news.run(CancelScheduled("t", news.ref("news"), numbers[2:4]))
+        # Of what is left behind the known ones, nothing is due for now.
+        news.wall_ms -= 18_000
+
+    news.advance(awaiting_room.RETRY_MS)
+    assert received(news) == ["0", "1"]
+    news.advance(60_000)
+
+    assert received(news) == ["4", "5"]
+
+
+@pytest.mark.requirement("R439")
+def test_what_waits_for_room_meets_the_rules_once_until_they_change(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[int] = []
+    real = publish.destinations
+
+    def counted(partition: Any, now: Any, topic: Any, row: Any) -> Any:
+        met.append(row.counter)
+        return real(partition, now, topic, row)
+
+    with monkeypatch.context() as patched:
+        capacity(patched, 1_024)
+        schedule(news, b"1")
+        patched.setattr(publish, "destinations", counted)
+        for _ in range(10):
+            news.advance(1_000)
+        assert len(met) == 1
+        # A copy more.
+        topic_changes.subscription(news, "news/Subscriptions/c")
+        for _ in range(10):
+            news.advance(1_000)
+        assert len(met) == 2
+
+    news.advance(awaiting_room.RETRY_MS)
+
+    assert received(news) == received(news, "news/Subscriptions/c") == ["1"]
 
 
 @pytest.mark.requirement("R343")

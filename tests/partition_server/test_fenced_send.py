@@ -169,7 +169,7 @@ def test_producers_whose_time_is_over_take_no_room(
 
     assert send_fenced(driver, b"b", producer_id=b"a new pipeline..") == FencedStored(1, 0, 0)
 
-    assert driver.store.pipelines.fence_count() == 1
+    assert sum(driver.store.pipelines.fence_counts().values()) == 1
 
 
 def test_the_fences_of_a_deleted_queue_are_gone(queue: Driver) -> None:
@@ -177,7 +177,7 @@ def test_the_fences_of_a_deleted_queue_are_gone(queue: Driver) -> None:
     commit(queue, EntityAction.DELETE, "orders")
     queue.sweep()
 
-    assert queue.store.pipelines.fence_count() == 0
+    assert queue.store.pipelines.fence_counts() == {}
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from bendybus.partition_server.state.commands import (
 from tests.partition_server.driver import Driver
 from tests.partition_server.publishing import rows, set_rules
 from tests.partition_server.topic_changes import DELETE, make_news, subscription, topic
+from tests.partition_server.transacting import sending
 from tests.partition_server.ways_into_topics import (
     RULES,
     SEQUENCES,
@@ -26,6 +27,8 @@ from tests.partition_server.ways_into_topics import (
     WAYS,
     News,
     Way,
+    bodies,
+    columns,
     forwarded,
     from_afar,
     other,
@@ -297,6 +300,36 @@ def test_what_waits_of_a_topic_is_bounded(news: News, monkeypatch: pytest.Monkey
     assert refused
     assert {type(error) for error in refused} == {errors.ServerBusy}
     assert len(stored(news.driver)) == 9 - len(refused)
+
+
+@pytest.mark.requirement("R438")
+def test_what_waits_of_many_topics_is_bounded_and_the_first_of_a_topic_has_room_for_long(
+    news: News, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, most = news.driver, 20
+    [one] = transaction(driver, [0])
+    assert isinstance(one, Transact)
+    size_bytes = publications.Held(lambda turn: None, one).size_bytes()
+    monkeypatch.setattr(publications, "BYTES_MAX", 2 * size_bytes)
+    monkeypatch.setattr(publications, "FIRST_BYTES_MAX", (most - 1) * size_bytes)
+    refs = []
+    for n in range(2 * most):
+        topic(driver, f"topic{n}")
+        subscription(driver, f"topic{n}/Subscriptions/a")
+        refs.append(driver.ref(f"topic{n}"))
+    parts = [sending(ref, *bodies([1]), **columns([1])) for ref in refs]
+    # Each comes when its turn has no time left.
+    driver.partition.state.clock_ms = itertools.count(0, 60).__next__
+    commands = [
+        Transact(n, ref, b"transaction-%04d" % n, [part])
+        for n, (ref, part) in enumerate(zip(refs, parts, strict=True))
+    ]
+
+    stage = driver.partition.decide(commands, driver.now)
+
+    refused = [each.value.error for each in stage.answers if isinstance(each.value, Failed)]
+    assert {type(error) for error in refused} == {errors.ServerBusy}
+    assert len(refused) == len(stage.answers) == len(commands) - most
 
 
 @pytest.mark.requirement("R351")

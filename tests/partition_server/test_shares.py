@@ -12,6 +12,7 @@ from bendybus.partition_server.broker.inbox import Inbox
 from bendybus.partition_server.state import (
     budget,
     deletions,
+    fence_places,
     publications,
     shares,
     unfinished_work,
@@ -154,6 +155,51 @@ def test_one_queue_cannot_take_all_fences_and_none_is_forgotten(
     assert "remembers 18 producers of its data pipelines" in str(refused[0])
     assert not isinstance(fenced(both, "other", 100), Failed)
     assert [fenced(both, "orders", n).repeated for n in range(18)] == [1] * 18
+
+
+@pytest.mark.requirement("R437")
+def test_producers_that_are_refused_are_not_counted_again_for_each(
+    both: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FENCES_MAX", 20)
+    counted = counts_of_fences(both, monkeypatch)
+
+    given = [fenced(both, "orders", n) for n in range(100)]
+
+    assert sum(isinstance(value, Failed) for value in given) == 82
+    assert len(counted) == 1
+    # What became free is seen within a second.
+    both.advance(limits.FENCE_MS + fence_places.COUNT_MS)
+    assert not isinstance(fenced(both, "orders", 100), Failed)
+    assert len(counted) == 2
+
+
+@pytest.mark.requirement("R437")
+def test_a_producer_whose_commit_failed_takes_no_place(
+    both: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FENCES_MAX", 20)
+    for n in range(17):
+        fenced(both, "orders", n)
+    for n in range(17, 27):
+        command = SendFenced("t", both.ref("orders"), b"%016d" % n, 1, [1], Batch([b"m"]))
+        both.partition.take_back(both.partition.decide([command], both.now))
+
+    assert not isinstance(fenced(both, "orders", 30), Failed)
+    assert isinstance(fenced(both, "orders", 31), Failed)
+
+
+def counts_of_fences(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets an entry each time that all producers are counted."""
+    pipelines, counted = driver.store.pipelines, list[int]()
+    real = pipelines.fence_counts
+
+    def counts(since_ms: int = 0) -> dict[int, int]:
+        counted.append(since_ms)
+        return real(since_ms)
+
+    monkeypatch.setattr(pipelines, "fence_counts", counts)
+    return counted
 
 
 @pytest.mark.requirement("R341")

@@ -6,6 +6,7 @@ in the commit that stores it: one row a producer, however much it sends.
 """
 
 import itertools
+from functools import partial
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity_kind import EntityKind
@@ -22,7 +23,6 @@ from bendybus.partition_server.state.pipeline_commands import (
     GetFence,
     SendFenced,
 )
-from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.pipeline_records import Fence
 
@@ -132,6 +132,8 @@ def end(
 
 
 def _write(turn: Turn, command: SendFenced, queue: MessageQueue) -> None:
+    if _known(turn, queue, command.producer_id) is None:
+        turn.partition.fence_places.add(_user(queue))
     turn.stage.changes.fences_before_ms = _forgotten_before_ms(turn)
     turn.stage.changes.fences.append(
         Fence(
@@ -208,17 +210,15 @@ def _check_room(turn: Turn, queue: MessageQueue) -> None:
 
     None is forgotten for another one: what it repeats would be stored twice.
     """
-    partition, since_ms, most = turn.partition, _forgotten_before_ms(turn), limits.FENCES_MAX
-    staged = len(turn.stage.changes.fences)
-    if partition.store.pipelines.fence_count(since_ms) + staged < most - most // 10:
-        # Checked over all users first: counting is cheaper than computing shares.
-        return
-    places: Shares[str] = Shares()
-    for slot, count in partition.store.pipelines.fence_counts(since_ms).items():
-        places.add(_user(partition.queues.at(slot)), count)
-    for fence in turn.stage.changes.fences:
-        places.add(_user(partition.queues.at(fence.slot)), 1)
-    user = _user(queue)
+    partition, most = turn.partition, limits.FENCES_MAX
+    known = partition.fence_places
+    if not turn.stage.changes.fences:
+        known.count_again(
+            partial(partition.store.pipelines.fence_counts, _forgotten_before_ms(turn)),
+            lambda slot: _user(partition.queues.at(slot)),
+            turn.now.mono_ms,
+        )
+    places, user = known.places, _user(queue)
     if not places.has_room(user, 1, most):
         raise errors.QuotaExceeded(
             f"{queue.entity.title}: partition {partition.index} remembers {places.of(user)} "

@@ -137,6 +137,11 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
     Its time to live counts from when it was due. Raises NotMatched, with nothing changed.
     """
     state, partition = topic.state, turn.partition
+    version = partition.topics.of(topic.entity).version
+    needed_bytes = partition.awaiting.needed(topic.slot, row.id, version)
+    if room.refusal(turn, topic, needed_bytes) is not None:
+        # Known without meeting the rules again, which may be dear.
+        return False
     check_numbers(topic)
     enqueued_ms = max(state.last_enqueued_ms, turn.now.wall_ms)
     due = row._replace(
@@ -150,6 +155,7 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
     total = size_bytes(due, made)
     added_bytes = total - row.size()
     if room.refusal(turn, topic, added_bytes) is not None:
+        partition.awaiting.needs(topic.slot, row.id, version, added_bytes)
         return False
     turn.stage.remove(topic, row.id, row.state, row.size())
     state.counter += 1

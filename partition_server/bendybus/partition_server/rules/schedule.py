@@ -11,7 +11,7 @@ from bendybus.domain import bounds
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.message_access import Access
 from bendybus.partition_server.rules import message_numbers, publications, publish, room, scan
-from bendybus.partition_server.state import operation_memory
+from bendybus.partition_server.state import awaiting_room, operation_memory
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.commands import CancelScheduled, Now
 from bendybus.partition_server.state.due_times import LAST_ID, Sweep
@@ -150,10 +150,30 @@ def _publish_awaiting(turn: Turn, topic: MessageQueue) -> bool:
             return True
         awaiting.remove(slot, id_)
         budget.spend()
-    beyond_ms = awaiting.beyond(slot)
-    if beyond_ms is not None:
-        partition.due.activates_at(beyond_ms)
+    first = awaiting.beyond(slot)
+    if first is not None:
+        _know_more(turn, slot, first)
     return True
+
+
+def _know_more(turn: Turn, slot: int, first: tuple[int, int]) -> None:
+    """Let some of those that wait from one on be known, and look at them next.
+
+    Only they are read: what waits is not gone through again for each few that find room.
+    """
+    partition, awaiting = turn.partition, turn.partition.awaiting
+    due_ms, id_ = first
+    after, most = (due_ms, id_ - 1), awaiting_room.WAITING_MAX
+    found = partition.store.activating(turn.now.wall_ms, after, most, slot)
+    for each in found:
+        awaiting.add(slot, each.id, each.at_ms)
+    if not found:
+        # They were cancelled, or a clock was corrected.
+        partition.due.activates_at(due_ms)
+        return
+    if len(found) == most:
+        awaiting.add_beyond(slot, (found[-1].at_ms, found[-1].id + 1))
+    awaiting.due.replace(slot, turn.now.mono_ms)
 
 
 def _activate(turn: Turn, queue: MessageQueue, summary: Summary) -> None:

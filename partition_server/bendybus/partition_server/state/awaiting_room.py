@@ -5,7 +5,7 @@
                   └──no room──► waits here ──room──► published; then those behind it
 
 They stay scheduled in the file: a restart finds them due. Of a topic a bounded number is known;
-those behind are found again, from the time of the first of them on, when none of these waits.
+as many of those behind are read, from the first of them on, when none of these waits.
 """
 
 from typing import Final
@@ -30,8 +30,10 @@ class AwaitingRoom:
         self._full: UndoDict[int, None] = UndoDict(undo)
         # Row id → when it was due.
         self._waiting: dict[int, UndoDict[int, int]] = {}
-        # When the first of those was due that are not known.
-        self._beyond: UndoDict[int, int] = UndoDict(undo)
+        # The first of those that are not known: when it was due, and its row id.
+        self._beyond: UndoDict[int, tuple[int, int]] = UndoDict(undo)
+        # What the first of a topic needs: its row id, by which version of the rules, and how much.
+        self._needs: UndoDict[int, tuple[int, int, int]] = UndoDict(undo)
 
     def waits(self, slot: int) -> bool:
         """Whether a message of a topic waits."""
@@ -49,9 +51,13 @@ class AwaitingRoom:
         if id_ in known:
             return
         if slot in self._beyond or len(known) >= WAITING_MAX:
-            self._beyond[slot] = min(due_ms, self._beyond.get(slot, due_ms))
+            self.add_beyond(slot, (due_ms, id_))
             return
         known[id_] = due_ms
+
+    def add_beyond(self, slot: int, first: tuple[int, int]) -> None:
+        """Let messages wait that are not known, from one on: when it was due, and its row id."""
+        self._beyond[slot] = min(first, self._beyond.get(slot, first))
 
     def look(self, slot: int) -> None:
         """Note that a topic is looked at."""
@@ -63,6 +69,15 @@ class AwaitingRoom:
         self._full[slot] = None
         self.due.replace(slot, mono_ms + RETRY_MS)
 
+    def needs(self, slot: int, id_: int, version: int, added_bytes: int) -> None:
+        """Note what a message needs that has met the rules and finds no room."""
+        self._needs[slot] = id_, version, added_bytes
+
+    def needed(self, slot: int, id_: int, version: int) -> int:
+        """Return what a message needs; 0: that is not known for these rules."""
+        known_id, known_version, added_bytes = self._needs.get(slot, (0, 0, 0))
+        return added_bytes if (known_id, known_version) == (id_, version) else 0
+
     def ids(self, slot: int) -> list[int]:
         """Return the messages of a topic that wait, as far as they are known, in order."""
         known: dict[int, int] = self._waiting.get(slot) or {}
@@ -72,13 +87,14 @@ class AwaitingRoom:
         """Note that a message waits no more."""
         del self._waiting[slot][id_]
 
-    def beyond(self, slot: int) -> int | None:
-        """Forget that others wait behind those that are known; return since when they are due."""
-        found: int | None = self._beyond.pop(slot)
+    def beyond(self, slot: int) -> tuple[int, int] | None:
+        """Forget that others wait behind those that are known; return the first of them."""
+        found: tuple[int, int] | None = self._beyond.pop(slot)
         return found
 
     def drop(self, slot: int) -> None:
         """Forget a topic that is deleted."""
         self._waiting.pop(slot, None)
         self._beyond.pop(slot)
+        self._needs.pop(slot)
         self.look(slot)

@@ -20,6 +20,7 @@ from bendybus.partition_server.state.deletions import Deletions
 from bendybus.partition_server.state.drains import Drains
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
 from bendybus.partition_server.state.faults import Faults
+from bendybus.partition_server.state.fence_places import FencePlaces
 from bendybus.partition_server.state.forwards import Forwards
 from bendybus.partition_server.state.held_messages import HeldMessages
 from bendybus.partition_server.state.lanes import Lanes
@@ -76,6 +77,7 @@ class PartitionState:
         self.lanes = Lanes()
         self.lanes.choices = store.forwards.choices()
         self.held = HeldMessages(undo)
+        self.fence_places = FencePlaces(undo)
         self.awaiting = AwaitingRoom(undo)
         self.faults = Faults(undo)
         # Takes frames for other partitions; None: there is no way to them.

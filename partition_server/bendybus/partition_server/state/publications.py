@@ -28,6 +28,8 @@ from bendybus.partition_server.state.stage import Answer, Stage
 
 # What all frames that wait may take.
 BYTES_MAX: Final = 64 * limits.MB
+# The first of a topic waits beyond that, unless all take more than this.
+FIRST_BYTES_MAX: Final = 3 * BYTES_MAX
 # What a frame takes beside its messages, roughly.
 FRAME_BYTES: Final = 1_000
 
@@ -173,12 +175,17 @@ class Publications:
     def check_room(self, slot: int, waiting: Waiting) -> None:
         """Raise ServerBusy if something would have to wait, and too much of its topic does.
 
-        The first of a topic always has room: other topics have no part in what fills it. So has
-        the work of sweeps, of which there is one for each queue.
+        The first of a topic has room where its share would be none: other topics have no part in
+        what fills it; but there may be 10,000 topics, so not without end. The work of sweeps always
+        has room: there is one for each queue.
         """
-        if waiting.key is not None or not self.waits(slot):
+        if waiting.key is not None:
             return
-        if not self._sizes.has_room(slot, waiting.size_bytes(), BYTES_MAX):
+        if not self.waits(slot):
+            full = self._sizes.total > FIRST_BYTES_MAX
+        else:
+            full = not self._sizes.has_room(slot, waiting.size_bytes(), BYTES_MAX)
+        if full:
             raise errors.ServerBusy(
                 "the publish queue of the topic is full in this partition. Retry.",
                 retry_after_ms=1_000,

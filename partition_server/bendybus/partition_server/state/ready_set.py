@@ -220,7 +220,11 @@ class ReadyWindow:
                     self._pages_left -= 1
                     self._load(store, now_ms)
             if self.returned and (not self.window or self.returned[0] < self.window[0].counter):
-                found = store.rows([row_id(self._state.slot, heapq.heappop(self.returned))])
+                counter = heapq.heappop(self.returned)
+                while self.returned and self.returned[0] == counter:
+                    # It came back in a stage that was taken back: still one message.
+                    heapq.heappop(self.returned)
+                found = store.rows([row_id(self._state.slot, counter)])
                 if found and found[0].state == 0 and found[0].counter not in self._locks:
                     # It never counted to the window.
                     self.window_bytes += found[0].delivered_bytes()

@@ -14,8 +14,5 @@ class FenceReads(Protocol):
     def fence(self, slot: int, producer_id: bytes) -> Fence | None:
         """Return how far a producer came in a slot; None: nothing is known of it."""
 
-    def fence_count(self, since_ms: int = 0) -> int:
-        """Return how many producers are remembered since a time, each as often as it has slots."""
-
     def fence_counts(self, since_ms: int = 0) -> dict[int, int]:
-        """Return the same by slot; those without any are left out."""
+        """Return how many producers are remembered since a time, by slot; none is left out."""

@@ -24,10 +24,6 @@ class MemoryPipelines:
         """See FenceReads."""
         return self._fences.get((slot, producer_id))
 
-    def fence_count(self, since_ms: int = 0) -> int:
-        """See FenceReads."""
-        return sum(self.fence_counts(since_ms).values())
-
     def fence_counts(self, since_ms: int = 0) -> dict[int, int]:
         """See FenceReads."""
         return Counter(each.slot for each in self._fences.values() if each.at_ms >= since_ms)

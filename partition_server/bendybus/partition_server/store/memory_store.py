@@ -115,12 +115,16 @@ class MemoryStore:
         ]
         return self._due(due, after, limit)
 
-    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Summary]:
+    def activating(
+        self, until_ms: int, after: tuple[int, int], limit: int, slot: int | None = None
+    ) -> list[Summary]:
         """See Store."""
         due = [
             (row.scheduled_ms, row.id)
             for row in self._rows.values()
-            if row.state == State.SCHEDULED and row.scheduled_ms <= until_ms
+            if row.state == State.SCHEDULED
+            and row.scheduled_ms <= until_ms
+            and slot in (None, row.slot)
         ]
         return self._due(due, after, limit)
 

@@ -36,14 +36,9 @@ class SqlitePipelines:
         found = self._read("pipeline_read_fence", (slot, producer_id))
         return Fence(*found[0]) if found else None
 
-    def fence_count(self, since_ms: int = 0) -> int:
-        """See FenceReads."""
-        [(count,)] = self._read("pipeline_count_fences", (since_ms,))
-        return int(count)
-
     def fence_counts(self, since_ms: int = 0) -> dict[int, int]:
         """See FenceReads."""
-        return dict(self._read("pipeline_count_fences_by_slot", (since_ms,)))
+        return dict(self._read("pipeline_count_fences", (since_ms,)))
 
     def commit(self, db: apsw.Connection, changes: Changes) -> None:
         """Write what a commit notes and forgets."""

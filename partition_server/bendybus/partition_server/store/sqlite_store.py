@@ -224,9 +224,14 @@ class SqliteStore:
         """See Store."""
         return self._summaries("read_expiring", (until_ms, *after, limit))
 
-    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Summary]:
+    def activating(
+        self, until_ms: int, after: tuple[int, int], limit: int, slot: int | None = None
+    ) -> list[Summary]:
         """See Store."""
-        return self._summaries("read_activating", (until_ms, *after, limit))
+        if slot is None:
+            return self._summaries("read_activating", (until_ms, *after, limit))
+        ids = row_id(slot, 0), ((slot + 1) << SLOT_SHIFT) - 1
+        return self._summaries("read_activating_of", (until_ms, *after, *ids, limit))
 
     def next_expiry(self, after_ms: int) -> int | None:
         """See Store."""

@@ -99,8 +99,13 @@ class Store(Protocol):
     def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Summary]:
         """Return rows that expire at or before `until_ms`, in order of (expires_ms, id) > after."""
 
-    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Summary]:
-        """Return SCHEDULED rows due at or before `until_ms`, in order of (due, id) > after."""
+    def activating(
+        self, until_ms: int, after: tuple[int, int], limit: int, slot: int | None = None
+    ) -> list[Summary]:
+        """Return SCHEDULED rows due at or before `until_ms`, in order of (due, id) > after.
+
+        Of one slot, or of all.
+        """
 
     def next_expiry(self, after_ms: int) -> int | None:
         """Return when the first message expires after `after_ms`."""

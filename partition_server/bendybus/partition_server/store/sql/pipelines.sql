@@ -11,11 +11,7 @@ INSERT OR REPLACE INTO leases (uid, sub_queue, epoch, owner, duration_ms) VALUES
 DELETE FROM leases WHERE uid = ?
 
 -- count_fences --
--- How many producers are remembered since a time.
-SELECT count(*) FROM fences WHERE at_ms >= ?
-
--- count_fences_by_slot --
--- The same for each slot.
+-- How many producers are remembered since a time, for each slot.
 SELECT slot, count(*) FROM fences WHERE at_ms >= ? GROUP BY slot
 
 -- read_fence --

@@ -151,6 +151,14 @@ SELECT id, state, enqueued_ms, scheduled_ms, length(payload) + length(head), mes
 FROM messages WHERE state = 2 AND scheduled_ms <= ? AND (scheduled_ms, id) > (?, ?)
 ORDER BY scheduled_ms, id LIMIT ?
 
+-- read_activating_of --
+-- The same of one slot; by time, which is what it is read on by.
+SELECT id, state, enqueued_ms, scheduled_ms, length(payload) + length(head), message_id,
+    partition_key, session_id, extra_bytes
+FROM messages WHERE state = 2 AND scheduled_ms <= ? AND (scheduled_ms, id) > (?, ?)
+    AND +id BETWEEN ? AND ?
+ORDER BY scheduled_ms, id LIMIT ?
+
 -- next_expiry --
 -- When the next message expires.
 SELECT min(expires_ms) FROM messages WHERE expires_ms IS NOT NULL AND expires_ms > ?
