@@ -1,5 +1,6 @@
 """What a shell completes: the names that a bus has, where a command takes them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -77,7 +78,8 @@ def test_names_are_completed_where_a_command_takes_them(
 def test_contexts_are_completed(news: FakeManagement, tmp_path: Path) -> None:
     folder = tmp_path / "bendybus"
     folder.mkdir()
-    text = '{"current": "", "contexts": {"prod": {}, "preview": {}, "lab": {}}}'
+    found = {name: {"kube": True} for name in ("prod", "preview", "lab")}
+    text = json.dumps({"current": "", "contexts": found})
     (folder / "contexts.json").write_text(text, encoding="utf-8")
 
     offered = completed(news, "bendybus context use pr", XDG_CONFIG_HOME=str(tmp_path))

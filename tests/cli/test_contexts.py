@@ -134,6 +134,41 @@ def test_a_broken_file_is_named_and_contexts_can_be_repaired(home: Path, capsys:
     assert f"{file} is not a file of contexts." in capsys.readouterr().err
 
 
+@pytest.mark.requirement("R443")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"current": "a", "contexts": {"a": {"connection_string": 5}}}',
+        '{"current": "a", "contexts": {"a": {"kube": true, "ca_file": 7}}}',
+        '{"current": "a", "contexts": {"a": {"kube": "yes"}}}',
+        '{"current": "a", "contexts": {"a": {"ca_file": "/ca.crt"}}}',
+        '{"current": "gone", "contexts": {"a": {"kube": true}}}',
+        '{"current": [], "contexts": {}}',
+    ],
+)
+def test_a_context_that_names_no_bus_is_never_taken_for_the_local_one(
+    home: Path, capsys: Capture, text: str
+) -> None:
+    file = home / "bendybus" / "contexts.json"
+    file.parent.mkdir()
+    file.write_text(text, encoding="utf-8")
+
+    codes = [run("context", "list"), run("get", "queues")]
+
+    assert codes == [1, 1]
+    assert capsys.readouterr().err.count(f"{file} is not a file of contexts.") == 2
+
+
+@pytest.mark.requirement("R443")
+def test_logs_say_that_it_is_the_context_that_leads_to_none(home: Path, capsys: Capture) -> None:
+    contexts.write({"XDG_CONFIG_HOME": str(home)}, Contexts("prod", {"prod": Context(PROD)}))
+
+    code = run("logs")
+
+    assert code == 2
+    assert "logs: the context in use has a connection string" in capsys.readouterr().err
+
+
 def test_contexts_are_values() -> None:
     one = Contexts().add("a", Context("key")).use("a")
 

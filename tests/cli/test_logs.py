@@ -71,6 +71,26 @@ def test_a_log_is_read_from_its_end_and_on_and_again_when_it_was_cut(tmp_path: P
 
 
 @pytest.mark.integration
+@pytest.mark.requirement("R442")
+def test_the_last_lines_of_a_partition_are_its_own_however_much_others_said(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    lines = [entry(f"T{number}", f"one {number}", partition=1) for number in range(3)]
+    lines += [entry("U", "two", partition=2) for _ in range(500)]
+    (folder / "partition-server-0.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    codes = [
+        command.main(["logs", "--data", str(tmp_path), "partition", "1", "--tail", count])
+        for count in ("2", "0", "-1")
+    ]
+
+    assert codes == [0, 0, 0]
+    shown = [line.rpartition(": ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["one 1", "one 2", "one 0", "one 1", "one 2"]
+
+
 def test_logs_of_a_local_bus_by_process_also_when_it_has_ended(
     start: Start, data: Path, capsys: Capture
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bendybus.cli.commands import send_command
+from bendybus.cli.output import printing
 from bendybus.cli.output.json_lines import Fields
 
 pytestmark = pytest.mark.requirement("R377")
@@ -32,6 +33,20 @@ def test_what_is_read_from_the_keyboard_is_asked_for(
     ]
     assert capsys.readouterr().err.splitlines() == (asked if kind is Terminal else [])
     assert (len(lines), whole) == (2, [b"one\ntwo\n"])
+
+
+def test_no_bar_is_drawn_over_what_is_typed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(b"one\n")))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    shown = send_command._is_keyboard(None)
+
+    with printing.progress("sending", None, shown=not shown) as step:
+        step(1)
+
+    assert shown
+    assert capsys.readouterr().err == ""
 
 
 def test_a_file_is_not_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,17 @@ def test_what_is_used_without_being_there(name: str, command: str) -> None:
         directory.find(name)
 
 
+@pytest.mark.parametrize("name", ["", "a b", "/x", "x" * 261])
+def test_no_command_is_named_for_what_none_can_create(name: str) -> None:
+    directory = Directory()
+    directory.update(0, Fingerprint("b", "u", Tier.STANDARD, 16, 0), [], snapshot=True)
+
+    with pytest.raises(errors.EntityNotFound, match="there can be none with this name") as raised:
+        directory.find(name)
+
+    assert "bendybus" not in raised.value.message
+
+
 def test_a_rule_that_is_not_there() -> None:
     with pytest.raises(errors.EntityNotFound, match=r"bendybus get rules news a\."):
         rule_set.get([], "blue", "news/Subscriptions/a")

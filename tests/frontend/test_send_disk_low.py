@@ -45,3 +45,13 @@ def test_what_is_pinned_asks_its_own_partition_for_room(board: Board) -> None:
 
     assert type(frame.failures[0]) is errors.DiskLow
     assert len(board.sent) == 1
+
+
+@pytest.mark.requirement("R328")
+def test_an_entity_that_is_full_in_one_partition_is_not_out_of_disk_there(board: Board) -> None:
+    full = board.submit(Keys(1))
+    failures = [(0, errors.QuotaExceeded("full"))]
+    board.take(board.rules.answered(board.sent[0].attempt_id, [], (), failures, board.now))
+    for i in range(1, 4):
+        board.refuse(board.sent[i], errors.DiskLow("low"))
+    assert type(full.failures[0]) is errors.PartitionUnavailable

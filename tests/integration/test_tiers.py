@@ -165,6 +165,19 @@ def test_sizes_of_partitioned_entities_of_standard(standard_bus: Bus) -> None:
 
 
 @pytest.mark.requirement("R326")
+@pytest.mark.parametrize("kind", [PREMIUM, PARTITIONED])
+def test_sizes_of_premium_are_those_that_were_given(
+    bus_of: Callable[..., Bus], kind: tuple[Tier, int]
+) -> None:
+    with bus_of(kind).administration() as administration:
+        made = administration.create_queue("sized", max_size_in_megabytes=5 * GB)
+        assert made.max_size_in_megabytes == 5 * GB
+        administration.update_queue(made)
+        assert administration.get_queue("sized").max_size_in_megabytes == 5 * GB
+        administration.delete_queue("sized")
+
+
+@pytest.mark.requirement("R326")
 def test_a_topic_counts_its_filters(bus_of: Callable[..., Bus]) -> None:
     with bus_of(PREMIUM).administration() as administration:
         administration.create_topic("news")

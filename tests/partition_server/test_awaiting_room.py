@@ -9,6 +9,7 @@ from bendybus.domain.disposition import Disposition as D
 from bendybus.partition_server.rules import publish, room
 from bendybus.partition_server.state import awaiting_room
 from bendybus.partition_server.state.answers import Done
+from bendybus.partition_server.state.awaiting_room import AwaitingRoom
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
@@ -17,6 +18,7 @@ from bendybus.partition_server.state.commands import (
     Deliver,
     Settle,
 )
+from bendybus.partition_server.state.undo_log import UndoLog
 from tests.partition_server import topic_changes
 from tests.partition_server.driver import Driver
 from tests.partition_server.publishing import head
@@ -347,3 +349,16 @@ def test_nothing_waits_in_a_topic_that_is_deleted(
 
     assert news.partition.state.awaiting.count() == 0
     assert not news.partition.state.queues.dropped
+
+
+@pytest.mark.requirement("R343")
+def test_none_overtakes_those_that_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(awaiting_room, "WAITING_MAX", 2)
+    waiting = AwaitingRoom(UndoLog())
+    for id_ in (1, 2, 3):
+        waiting.add(7, id_, 10 * id_)
+
+    waiting.remove(7, 1)
+    waiting.add(7, 4, 40)
+
+    assert (waiting.ids(7), waiting.beyond(7)) == ([2], 30)

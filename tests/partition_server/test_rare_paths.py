@@ -1,15 +1,19 @@
 """Paths that few programs take, each of which would lose, keep or miscount a message."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.filters.rule import Rule, SqlFilter
+from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
+from bendybus.domain.limits import Tier
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import Peeked
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Peek
-from tests.partition_server.driver import Driver
+from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.publishing import head, publish, rows
 from tests.partition_server.topic_changes import subscription, topic
 
@@ -27,6 +31,21 @@ def test_a_message_without_session_is_dead_lettered_where_sessions_are_required(
     subscription(driver, changes=changes)
 
     publish(driver, head())
+
+    assert rows(driver, "a") == []
+    assert len(rows(driver, "a", dead_letter=True)) == 1
+
+
+@pytest.mark.requirement("R329")
+def test_a_message_whose_session_an_action_takes_away_is_dead_lettered_too(
+    make_store: Callable[..., Any],
+) -> None:
+    driver = Driver(make_store(fingerprint(tier=Tier.STANDARD, count=1)))
+    topic(driver)
+    rule = Rule("r", SqlFilter("1 = 1"), SqlRuleAction("SET sys.SessionId = NULL"))
+    subscription(driver, changes={"requires_session": True, "rules": (rule,)})
+
+    publish(driver, head(), session_ids=["s"])
 
     assert rows(driver, "a") == []
     assert len(rows(driver, "a", dead_letter=True)) == 1
@@ -62,7 +81,8 @@ def test_a_time_to_live_counts_from_when_a_message_is_due_at_its_topic(
     assert len(rows(driver, "a")) == 1
     driver.advance(8_000)
     assert len(rows(driver, "a")) == 1
-    driver.advance(2_000)
+    # Half a second before it would end if it counted from when it was looked at.
+    driver.advance(1_500)
 
     assert rows(driver, "a") == []
 

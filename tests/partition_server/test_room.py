@@ -19,7 +19,7 @@ from bendybus.partition_server.state.commands import (
 from bendybus.v1 import message_pb2
 from tests.partition_server import topic_changes
 from tests.partition_server.driver import Driver
-from tests.partition_server.publishing import head
+from tests.partition_server.publishing import head, publish, receive
 
 # What a scheduled message takes at its topic, about; a copy of it, as much again.
 LARGE = head(text="x" * 400)
@@ -204,3 +204,21 @@ def test_nothing_else_makes_a_queue_larger() -> None:
             found[path.name] = count
 
     assert found == places
+
+
+@pytest.mark.requirement("R344")
+def test_a_full_topic_has_room_as_soon_as_something_is_received_from_it(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(news, LARGE)
+    size_bytes = news.counts_of("news").size_bytes
+    capacity(monkeypatch, size_bytes + size_bytes // 2)
+    with pytest.raises(errors.QuotaExceeded):
+        publish(news, LARGE)
+    for name in "ab":
+        [(_, token)] = receive(news, name)
+        news.settle(D.COMPLETE, token)
+
+    news.advance(1)
+
+    publish(news, LARGE)

@@ -1,6 +1,7 @@
 """Who a session is for: its token leads to it for callers who were checked for its entity."""
 
 import dataclasses
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -102,3 +103,30 @@ def test_no_two_locks_have_one_token(sessions: Sessions) -> None:
     state.new_id = lambda: next(ids)
 
     assert sessions.accept("a") != sessions.accept("b")
+
+
+@pytest.mark.requirement("R322")
+def test_the_token_of_a_lock_that_ended_does_not_lead_to_one_of_its_number(
+    sessions: Sessions,
+) -> None:
+    state = sessions.driver.partition.state
+    drawn = state.new_id()
+    ids = iter([drawn, uuid.UUID(int=drawn.int ^ 1)])
+    state.new_id = lambda: next(ids)
+    old = sessions.accept("a")
+    sessions.driver.run(CloseSession("s", 1, old, OWN))
+    sessions.accept("b")
+
+    [answer] = sessions.driver.run(SetSessionState("r", old, b"x", OWN))
+
+    assert isinstance(answer.error, errors.SessionLockLost)
+
+
+@pytest.mark.requirement("R322")
+@pytest.mark.parametrize("kind", ["attach", "get state", "renew", "set state"])
+def test_a_session_that_is_only_offered_is_nobodys_yet(sessions: Sessions, kind: str) -> None:
+    [offer] = sessions.ask_accept("a")
+
+    [answer] = sessions.driver.run(REQUESTS[kind](offer.session_token, OWN))
+
+    assert isinstance(answer.error, errors.SessionLockLost)

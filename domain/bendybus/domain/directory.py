@@ -125,6 +125,12 @@ class Directory:
                 "the front end has not reached any partition yet. Try again in a moment."
             )
         made = kind or _kind_of(name)
+        if not entities.is_name(name):
+            raise errors.EntityNotFound(
+                f"there is no {made} {name!r}, and there can be none with this name. Check how it "
+                "is written.",
+                metadata={"entity": name},
+            )
         words = " ".join(subscription_name.split(name) or (name,))
         raise errors.EntityNotFound(
             f"there is no {made} {name!r}. Create it first: bendybus create {made} {words}, a "

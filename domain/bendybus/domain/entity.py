@@ -37,6 +37,15 @@ class Origin(StrEnum):
     MANIFEST = "Manifest"
 
 
+def is_name(name: str) -> bool:
+    """Whether `name` can be an entity's name."""
+    try:
+        check_name(name)
+    except InvalidArgument:
+        return False
+    return True
+
+
 def check_name(name: str) -> None:
     """Raise InvalidArgument unless `name` can be an entity's name."""
     if len(name) > limits.ENTITY_NAME_CHARS_MAX:

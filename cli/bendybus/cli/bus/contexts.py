@@ -11,9 +11,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bendybus.cli.errors import CliError, NotFound, UsageError
 
@@ -87,8 +87,12 @@ def read(environment: Mapping[str, str]) -> Contexts:
     file = path(environment)
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-        named = {str(name): Context(**each) for name, each in value["contexts"].items()}
-        return Contexts(str(value["current"]), named)
+        named = {str(name): _context(each) for name, each in value["contexts"].items()}
+        current = value["current"]
+        if current != "" and current not in named:
+            # To go on would be to use another bus than the one that was chosen.
+            raise ValueError(current)
+        return Contexts(current, named)
     except (FileNotFoundError, NotADirectoryError):
         return Contexts()
     except OSError as error:
@@ -97,6 +101,17 @@ def read(environment: Mapping[str, str]) -> Contexts:
         raise CliError(
             f"{file} is not a file of contexts. Correct it, or delete it and add them again."
         ) from error
+
+
+def _context(value: Mapping[str, Any]) -> Context:
+    """Return a context of the file. Raises TypeError for what it cannot have."""
+    made = Context(**value)
+    for each in fields(made):
+        if type(getattr(made, each.name)) is not type(each.default):
+            raise TypeError(each.name)
+    if made == Context(ca_file=made.ca_file):
+        raise ValueError("it names no bus")
+    return made
 
 
 def write(environment: Mapping[str, str], contexts: Contexts) -> None:

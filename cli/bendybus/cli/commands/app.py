@@ -23,6 +23,7 @@ from bendybus.cli.commands import (
     store_commands,
     top_command,
 )
+from bendybus.cli.commands.command_group import CommandGroup
 from bendybus.cli.errors import UsageError
 
 _EPILOG = (
@@ -35,6 +36,7 @@ _MESSAGES = "Messages"
 
 app = typer.Typer(
     name="bendybus",
+    cls=CommandGroup,
     help="A partitioned service bus: run one on this machine, and work with any.",
     epilog=_EPILOG,
     no_args_is_help=True,

@@ -69,19 +69,28 @@ def _of_files(
     choice: Choice, role: Role, number: int | None, *, follow: bool, tail: int
 ) -> Iterator[LogLine]:
     if choice.connection_string or _is_named_elsewhere(choice):
+        what = "the context in use has" if choice.by_context else "there is"
         raise UsageError(
-            "logs: a connection string leads to no logs. Name a local bus with --data DIR, or one "
-            "on a cluster with --kube."
+            f"logs: {what} a connection string, which leads to no logs. Name a local bus with "
+            "--data DIR, or one on a cluster with --kube."
         )
     partition = number if role is Role.PARTITION else None
     files = _files(choice, role, number)
-    # Lines about another partition of the same process are not asked for.
-    first = [log_lines.parse(file.process, text) for file in files for text in file.last(tail)]
-    yield from (line for line in log_lines.by_time(first) if line.is_about(partition))
+    first = [line for file in files for line in _last(file, partition, tail)]
+    yield from log_lines.by_time(first)
     while follow:
         more = [log_lines.parse(file.process, text) for file in files for text in file.added()]
         yield from (line for line in log_lines.by_time(more) if line.is_about(partition))
         time.sleep(_LOOK_S)
+
+
+def _last(file: LogFile, partition: int | None, tail: int) -> list[LogLine]:
+    """Return the last lines of a process, or of those about one of its partitions."""
+    # Those about others do not count, and nobody knows how many there are between.
+    texts = file.last(tail if partition is None else -1)
+    lines = [log_lines.parse(file.process, text) for text in texts]
+    found = [line for line in lines if line.is_about(partition)]
+    return found if tail < 0 else found[max(0, len(found) - tail) :]
 
 
 def _is_named_elsewhere(choice: Choice) -> bool:

@@ -71,8 +71,10 @@ def send(
     source = _read_raw(file) if raw and body is None else _outgoing(body, file, fields)
     options = _options(properties or [], ttl, at)
     total = count if body is not None else None
+    # A bar would be drawn over what is typed.
+    bar = printing.progress("sending", total, shown=body is not None or not _is_keyboard(file))
     try:
-        with messages.client(context.obj) as bus, printing.progress("sending", total) as step:
+        with messages.client(context.obj) as bus, bar as step:
             send_messages.send(bus, queue, _given(source, options, count), step, progress)
     except (CliError, KeyboardInterrupt) as error:
         if body is None and count == 1 and not raw:
@@ -118,7 +120,7 @@ def _outgoing(body: str | None, file: Path | None, fields: "Fields") -> "Iterato
 
 def _read(path: Path | None) -> Iterator[str]:
     if path is None:
-        if sys.stdin.isatty():
+        if _is_keyboard(path):
             printing.note("Reading messages from the keyboard, one per line; Ctrl-D ends.")
         for number, line in enumerate(sys.stdin.buffer, 1):
             try:
@@ -140,12 +142,16 @@ def _read(path: Path | None) -> Iterator[str]:
 def _read_raw(path: Path | None) -> "Iterator[Outgoing]":
     from bendybus.cli.output.json_lines import Outgoing
 
-    if path is None and sys.stdin.isatty():
+    if _is_keyboard(path):
         printing.note("Reading one message from the keyboard; Ctrl-D ends it.")
     try:
         yield Outgoing(sys.stdin.buffer.read() if path is None else path.read_bytes(), line=1)
     except OSError as error:
         raise _unreadable(path or Path("stdin"), error) from error
+
+
+def _is_keyboard(path: Path | None) -> bool:
+    return path is None and sys.stdin.isatty()
 
 
 def _unreadable(path: Path, error: OSError) -> CliError:

@@ -62,7 +62,7 @@ def _last(descriptor: int, count: int) -> bytes:
     size = os.lseek(descriptor, 0, os.SEEK_END)
     begin, found = size, b""
     while begin > 0 and (count < 0 or found.count(b"\n") <= count):
-        length = min(_BLOCK_BYTES, begin)
+        length = begin if count < 0 else min(_BLOCK_BYTES, begin)
         begin -= length
         found = os.pread(descriptor, length, begin) + found
     return found

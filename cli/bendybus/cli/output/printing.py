@@ -131,9 +131,9 @@ def size(count: int) -> str:
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Step]:
-    """Show a progress bar on stderr if that is a terminal."""
-    if not sys.stderr.isatty():
+def progress(what: str, total: int | None, *, shown: bool = True) -> Iterator[Step]:
+    """Show a progress bar on stderr if that is a terminal, and `shown`."""
+    if not shown or not sys.stderr.isatty():
         yield lambda count: None
         return
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
