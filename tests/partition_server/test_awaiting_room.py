@@ -361,4 +361,4 @@ def test_none_overtakes_those_that_are_not_known(monkeypatch: pytest.MonkeyPatch
     waiting.remove(7, 1)
     waiting.add(7, 4, 40)
 
-    assert (waiting.ids(7), waiting.beyond(7)) == ([2], 30)
+    assert (waiting.ids(7), waiting.beyond(7)) == ([2], (30, 3))
