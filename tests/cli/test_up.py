@@ -279,7 +279,7 @@ def test_ps_and_partition_are_commands(
     ]
     shown = capsys.readouterr()
 
-    assert codes == [0, 0, 0, 1, 0, 0]
+    assert codes == [0, 0, 0, 3, 0, 0]
     assert "Partition 2 is down (pid " in shown.out
     assert "Partition 2 is down, and with it " in shown.out
     assert "pid 0" not in shown.out

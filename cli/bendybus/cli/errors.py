@@ -64,7 +64,7 @@ def no_answer(address: str, said: str, *, use_tls: bool) -> str:
     advice = tls.explain(said, address=address, use_tls=use_tls)
     if advice:
         return advice
-    return f"No bus answers at {address}. Is it running? bendybus up -f FILE starts one locally."
+    return f"No bus answers at {address}. Is it running? bendybus up starts one locally."
 
 
 def of_client(error: Any, address: str, *, use_tls: bool) -> CliError:
@@ -76,8 +76,13 @@ def of_client(error: Any, address: str, *, use_tls: bool) -> CliError:
         code = exit_code(cause)
     else:
         code = Unreachable.exit_code if error.reason == errors.ServiceTimeout.reason else 1
-    kind = next(kind for kind in (NotFound, Unreachable, CliError) if kind.exit_code == code)
-    return kind(str(error))
+    return with_exit_code(str(error), code)
+
+
+def with_exit_code(sentence: str, code: int) -> CliError:
+    """Return the error that ends the program with this code."""
+    kinds = (NotFound, Unreachable, CliError)
+    return next((kind for kind in kinds if kind.exit_code == code), CliError)(sentence)
 
 
 def need_extra(extra: str, modules: Sequence[str], what: str) -> None:

@@ -24,7 +24,7 @@ from bendybus.cli.local import data_directory
 
 VARIABLE: Final = "BENDYBUS_CONNECTION_STRING"
 CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
-_START: Final = "Start one with bendybus up -f FILE, or name one with --connection-string."
+_START: Final = "Start one with bendybus up, or name one with --connection-string."
 _ELSEWHERE: Final = "For a bus that was started with --data DIR: bendybus --data DIR …"
 
 

@@ -3,7 +3,7 @@
     → {"action": "ps"}                        ← {"processes": [ … ]}
     → {"action": "stop",  "partition": 3}     ← {"partitions": [3, 7], "pid": 4711}
     → {"action": "start", "partition": 3}     ← {"partitions": [3, 7], "pid": 4712}
-                                              ← {"error": "one sentence"}
+                                              ← {"error": "one sentence", "exit_code": 3}
 
 One request per connection. The socket is in a folder of its own that only its owner may enter.
 """
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from bendybus.cli.errors import CliError, Unreachable
+from bendybus.cli.errors import CliError, Unreachable, with_exit_code
 
 _LINE_BYTES_MAX: Final = 2**20
 _REQUEST_S: Final = 5.0
@@ -53,7 +53,7 @@ async def _reply(line: bytes, handler: Handler) -> Facts:
     except json.JSONDecodeError:
         return {"error": "The request is not JSON."}
     except CliError as error:
-        return {"error": str(error)}
+        return {"error": str(error), "exit_code": error.exit_code}
 
 
 def ask(path: str, request: Facts) -> Facts:
@@ -74,5 +74,5 @@ def ask(path: str, request: Facts) -> Facts:
             "The bendybus up that started this bus does not answer. Is it stopping?"
         ) from error
     if "error" in answer:
-        raise CliError(str(answer["error"]))
+        raise with_exit_code(str(answer["error"]), answer.get("exit_code", 1))
     return dict(answer)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bendybus.cli import endpoint
-from bendybus.cli.errors import CliError, UsageError
+from bendybus.cli.errors import CliError, NotFound, UsageError
 from bendybus.cli.local import control, data_directory, placement, ports
 from bendybus.cli.local.child import READY_S, Child, Start
 from bendybus.cli.local.data_directory import Identity
@@ -292,7 +292,7 @@ class Supervisor:
             if partition in child.partitions and not isinstance(partition, bool):
                 return child
         last = self._identity.namespace.partition_count - 1
-        raise CliError(f"Partition {partition} does not exist; this bus has 0 to {last}.")
+        raise NotFound(f"Partition {partition} does not exist; this bus has 0 to {last}.")
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
