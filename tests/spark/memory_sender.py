@@ -107,9 +107,10 @@ def write(
     key: str = "query",
     tasks: int = 0,
     run: str = "",
+    of_write: str = "",
     within_s: float = 0.0,
 ) -> Totals:
     """Make one attempt at a task."""
-    attempt = Attempt(key, task, epoch, tasks, run)
+    attempt = Attempt(key, task, epoch, tasks, run, of_write)
     writer = TaskWriter(attempt, lambda path: entity, entity.path, within_s)
     return writer.write(given)

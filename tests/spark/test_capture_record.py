@@ -11,8 +11,10 @@ from bendybus.spark.jobs.capture_record import FILE, LocalFolder, Record, Shape
 from bendybus.spark.jobs.file_layout import Layout
 
 pytestmark = pytest.mark.requirement("R361")
-SHAPE = Shape("lake", Layout("parquet", "zstd", "{partition}"), ("body",), "binary")
-OTHER = Shape("lake", Layout("jsonl", "none", "{partition}/{year}", "5e1"), ("subject",), "binary")
+SHAPE = Shape("orders", "lake", Layout("parquet", "zstd", "{partition}"), ("body",), "binary")
+OTHER = Shape(
+    "orders", "lake", Layout("jsonl", "none", "{partition}/{year}", "5e1"), ("subject",), "binary"
+)
 
 
 def checkpoint(folder: Path, query: str = "q-1") -> LocalFolder:
@@ -32,6 +34,15 @@ def test_a_repeat_is_written_as_the_batch_was_begun_and_the_next_one_as_options_
     assert "batch 7 is finished as it was begun: --format parquet" in caplog.text
     assert again.begin(8, OTHER) == OTHER
     assert Record(checkpoint(tmp_path), "here").begin(8, SHAPE) == OTHER
+
+
+@pytest.mark.requirement("R446")
+def test_a_repeat_keeps_the_case_of_the_entity_which_names_folders(tmp_path: Path) -> None:
+    Record(checkpoint(tmp_path), "here").begin(7, SHAPE)
+
+    again = Record(checkpoint(tmp_path), "here").begin(7, replace(SHAPE, path="ORDERS"))
+
+    assert again.path == "orders"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Fences of a write that is refused: shown, reset, adopted."""
 
+from typing import Any
+
 import pytest
 
 from bendybus.spark.errors import PipelineError, RowsChangedError
@@ -48,6 +50,20 @@ def test_after_an_adoption_the_batch_stores_nothing_and_the_next_one_does(
         assert write(refused, given, epoch=7, task=task).stored == 0
     assert write(refused, rows("d"), epoch=8).stored == 1
     assert sorted(refused.bodies()) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.requirement("R449")
+@pytest.mark.parametrize("named", [{"run": "one"}, {"tasks": 6}])
+def test_tasks_that_the_entity_knows_are_meant_too(named: dict[str, Any]) -> None:
+    entity = MemoryEntity()
+    for task in range(6):
+        write(entity, rows(f"m{task}"), task=task, **named)
+
+    found = fences(entity)
+    found.reset()
+
+    assert (found.tasks, found.stored_at_most()) == (6, 6)
+    assert write(entity, rows("m5"), task=5, **named).stored == 1
 
 
 @pytest.mark.parametrize("repair", ["reset", "adopt"])

@@ -160,6 +160,22 @@ def test_a_bus_of_an_earlier_version_is_written_to_without_the_comparison(
     assert "version before 0.7.0" in caplog.text
 
 
+@pytest.mark.requirement("R448")
+def test_a_task_asks_once_for_each_task_that_is_confirmed() -> None:
+    entity = MemoryEntity(count=16)
+    for task in range(50):
+        write(entity, rows(f"m{task}"), task=task, run="one")
+    for task in range(1, 50):
+        write(entity, rows(f"m{task}"), task=task, run="two")
+    before = entity.asked
+
+    write(entity, rows("m0", "more"), run="two", within_s=WAIT_S)
+
+    # Of its own there are a few for each partition, and the notes.
+    assert entity.asked - before < 50 + 3 * 16
+    assert len(entity.bodies()) == 51
+
+
 def test_an_adopted_batch_is_compared_with_nothing() -> None:
     entity = MemoryEntity()
     interrupted(entity, parts(4), 1_000)

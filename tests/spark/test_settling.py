@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from bendybus.client.exceptions import PartitionUnavailableError
-from bendybus.spark.errors import LeaseLostError
+from bendybus.spark.errors import LeaseLostError, PipelineError
 from tests.spark.memory_bus import MemoryBus
 from tests.spark.stream_query import Query
 
@@ -105,6 +105,63 @@ def test_the_lease_is_given_up_after_everything_was_removed() -> None:
     assert all(held)
     assert query.bus.left() == 0
     assert query.bus.leases[-1].released
+
+
+def _away_at_the_end(*, back_after: int) -> Query:
+    """Return a run that ends, whose partition 1 goes once it was read, for so many looks."""
+    query = drained(MemoryBus(2, 2), now=True)
+    while len(query.read) < 4:
+        query.trigger()
+    away, look = query.bus.partitions[1], query.clock.sleep
+    away.away, looks = True, Counter[str]()
+
+    def sleep(seconds: float) -> None:
+        looks["looks"] += 1
+        away.away = looks["looks"] < back_after
+        look(seconds)
+
+    query.planner._sleep = sleep
+    return query
+
+
+@pytest.mark.requirement("R445")
+def test_a_run_that_ends_waits_for_a_partition_that_has_what_it_committed() -> None:
+    query = _away_at_the_end(back_after=3)
+
+    query.run()
+
+    assert query.bus.left() == 0
+    assert query.bus.leases[-1].released
+
+
+@pytest.mark.requirement("R445")
+def test_a_run_that_cannot_remove_what_it_committed_fails_and_keeps_its_lease() -> None:
+    query = _away_at_the_end(back_after=1_000_000)
+
+    with pytest.raises(PipelineError, match="orders, partition 1: what was read and committed"):
+        query.run()
+    released = query.bus.leases[-1].released
+    query.bus.partitions[1].away = False
+    query.restart(owner=query.bus.leases[-1].owner)
+    query.run()
+
+    assert not released
+    assert query.bus.left() == 0
+    assert sorted(query.read) == ["0-1", "0-2", "1-1", "1-2"]
+
+
+@pytest.mark.requirement("R445")
+def test_a_run_that_ends_does_not_wait_for_a_partition_that_it_never_drained() -> None:
+    query = drained(MemoryBus(2, 2), now=True)
+    query.run()
+    query.bus.send(0, 1)
+    query.bus.partitions[1].away = True
+
+    query.restart()
+    query.run()
+
+    assert query.bus.leases[-1].released
+    assert len(query.read) == 5
 
 
 def _wait(gate: threading.Event) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,29 @@ def test_a_repeat_with_other_columns_template_and_format_gives_the_files_that_we
     assert bodies(queue) == Counter(BODIES)
     (later,) = set(files(queue)) - set(after)
     assert later.suffix == ".jsonl"
+    assert queue.active() == 0
+
+
+@pytest.mark.requirement("R446")
+def test_a_repeat_with_another_case_of_the_queue_gives_the_folders_that_were_begun(
+    new_queue: NewQueue,
+) -> None:
+    queue = new_queue()
+    queue.send(BODIES)
+    layout = Layout(folder="{entity}/{partition}")
+
+    def dies(batch: Batch) -> None:
+        if batch.messages:
+            raise RuntimeError("injected")
+
+    with pytest.raises(Exception, match="injected"):
+        capture.start(queue.spark, wanted(queue, layout), NOW, dies).awaitTermination(90)
+    before = files(queue)
+    upper = {**queue.options, "queue": queue.name.upper()}
+    run(queue, replace(wanted(queue, layout), source=upper))
+
+    assert files(queue) == before
+    assert bodies(queue) == Counter(BODIES)
     assert queue.active() == 0
 
 

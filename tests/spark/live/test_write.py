@@ -160,6 +160,22 @@ def test_a_repeat_with_another_number_of_tasks_is_refused(new_queue: NewQueue) -
     assert queue.active() == 300
 
 
+@pytest.mark.requirement("R447")
+@pytest.mark.parametrize("said", ["2", "8"])
+def test_a_write_with_a_wrong_number_of_tasks_is_finished_with_the_right_one(
+    new_queue: NewQueue, said: str
+) -> None:
+    queue = new_queue()
+
+    with pytest.raises(Exception, match=r"more tasks than 2|had 4\..* set tasks to 4"):
+        write(queue, frame(queue, 300, parts=4), idempotencyKey="k", tasks=said)
+    write(queue, frame(queue, 300, parts=4), idempotencyKey="k", tasks="4")
+    with pytest.raises(Exception, match="from a write of 4 tasks"):
+        write(queue, frame(queue, 300, parts=2), idempotencyKey="k", tasks="2")
+
+    assert Counter(queue.received()) == Counter(f"m{n}" for n in range(300))
+
+
 @pytest.mark.requirement("R297")
 def test_a_key_that_named_other_rows_is_refused(new_queue: NewQueue) -> None:
     queue = new_queue()

@@ -91,12 +91,13 @@ def adopt(
     what = f"batch {found.epoch - 1} of {to}, with up to {found.stored_at_most():,} messages"
     if not yes:
         raise PipelineError(
-            f"nothing is done without --yes: {what}, would be taken as written by {tasks} tasks"
+            f"nothing is done without --yes: {what}, would be taken as written by {found.tasks} "
+            "tasks"
         )
     with bus_errors.translated(to):
         found.check_at_rest()
         found.adopt()
-    typer.echo(f"Adopted: {what}; a repeat of it by up to {tasks} tasks stores nothing.")
+    typer.echo(f"Adopted: {what}; a repeat of it by up to {found.tasks} tasks stores nothing.")
 
 
 def _fences(

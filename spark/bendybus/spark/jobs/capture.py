@@ -128,7 +128,8 @@ def _shape(wanted: Capture) -> Shape:
     """Return what the files are of the batches that are begun with these options."""
     source, kept = _source(wanted)
     layout = replace(wanted.layout, compression=wanted.layout.codec, selection=_selection(wanted))
-    return Shape(wanted.out, layout, tuple(kept), options.columns_of(source)[1])
+    path = options.of_read(source, Use.STREAM_READ).entity.path
+    return Shape(path, wanted.out, layout, tuple(kept), options.columns_of(source)[1])
 
 
 def _selection(wanted: Capture) -> str:
@@ -165,7 +166,7 @@ def _writing(
     """Return what a task does with its range."""
     from pyspark.sql.types import StructType
 
-    out, layout, kept = shape.out, shape.layout, list(shape.columns)
+    path, out, layout, kept = shape.path, shape.out, shape.layout, list(shape.columns)
     names = tuple(dict.fromkeys((*shape.columns, *_NEEDED)))
     schema = StructType.fromDDL(columns.ddl(names, shape.body))
 
@@ -177,7 +178,7 @@ def _writing(
         from bendybus.spark.source import readers
 
         rows = itertools.chain.from_iterable(
-            readers.batches_of(read, schema, readers.range_of(batch))
+            readers.batches_of(read, schema, readers.range_of(batch), path)
             for batch in batches
             if batch.num_rows
         )

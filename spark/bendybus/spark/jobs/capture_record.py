@@ -25,8 +25,12 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the files of a batch are. `body`: the type of the column."""
+    """What the files of a batch are. `path`: of the entity, as the option has it, with its case.
 
+    `body`: the type of the column.
+    """
+
+    path: str
     out: str
     layout: Layout
     columns: tuple[str, ...]
@@ -56,7 +60,11 @@ class Record:
         if found is not None and found["query"] == self._query_id():
             self._batch, self._query = found["batch"], found["query"]
             self.begun = Shape(
-                found["out"], Layout(**found["layout"]), tuple(found["columns"]), found["body"]
+                found["path"],
+                found["out"],
+                Layout(**found["layout"]),
+                tuple(found["columns"]),
+                found["body"],
             )
 
     def begin(self, batch: int, today: Shape) -> Shape:
@@ -72,8 +80,9 @@ class Record:
                 "it began this batch, it is finished as the options say now", self._where, batch,
             )  # fmt: skip
         values = {
-            "v": _VERSION, "query": self._query_id(), "batch": batch, "out": today.out,
-            "layout": asdict(today.layout), "columns": today.columns, "body": today.body,
+            "v": _VERSION, "query": self._query_id(), "batch": batch, "path": today.path,
+            "out": today.out, "layout": asdict(today.layout), "columns": today.columns,
+            "body": today.body,
         }  # fmt: skip
         self._folder.write(FILE, json.dumps(values).encode())
         self._batch, self.begun = batch, today
@@ -92,9 +101,9 @@ class Record:
         if begun != today:
             logger.warning(
                 "%s: batch %d is finished as it was begun: --format %s, --compression %s, "
-                "--path-template %s, --columns %s",
+                "--path-template %s, --columns %s, entity %s",
                 self._where, batch, begun.layout.format, begun.layout.codec, begun.layout.folder,
-                ",".join(begun.columns),
+                ",".join(begun.columns), begun.path,
             )  # fmt: skip
         return begun
 

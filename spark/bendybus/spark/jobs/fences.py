@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from bendybus.spark.errors import PipelineError
-from bendybus.spark.sink import lane
+from bendybus.spark.sink import claim, lane
 from bendybus.spark.sink.lane import Fence
+from bendybus.spark.sink.repeated_batch import BEGUN
 from bendybus.spark.sink.routing import Target
 from bendybus.spark.sink.task_writer import Attempt
 
@@ -48,7 +49,10 @@ class Came:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write whose fences are meant. `key`: of its attempts; see sink/writers.py."""
+    """A write whose fences are meant. `key`: of its attempts; see sink/writers.py.
+
+    `tasks`: more are looked at if the entity knows of more.
+    """
 
     key: str
     tasks: int
@@ -63,6 +67,7 @@ class Fences:
         self._write = write
         self._target = sender.target()
         self._attempt = Attempt(write.key, 0, 1)
+        self.tasks = max(write.tasks, self._tasks_known())
         self.came = self._read()
 
     @property
@@ -108,18 +113,23 @@ class Fences:
             Fence(epoch, lane.ADOPTED_ORDINAL, lane.ADOPTED),
             [
                 (task, partition)
-                for task in range(self._write.tasks)
+                for task in range(self.tasks)
                 for partition in self._target.partitions
             ],
         )
         self._unclaim(epoch)
 
+    def _tasks_known(self) -> int:
+        """Return how many tasks the entity knows of: a batch write says it, queries number them."""
+        path, partition = self._target.path, self._target.partitions[0]
+        begun = self._sender.fence(partition, self._attempt.note_id(BEGUN, path))
+        claimed = self._sender.fence(partition, self._attempt.claim_id(path))
+        return max(begun.ordinal, claim.tasks_of(claimed))
+
     def _read(self) -> list[Came]:
         """Return how far each task came in each partition that knows it."""
         places = [
-            (task, partition)
-            for task in range(self._write.tasks)
-            for partition in self._target.partitions
+            (task, partition) for task in range(self.tasks) for partition in self._target.partitions
         ]
         sender = self._sender
         read = _each(lambda task, at: Came(task, at, sender.fence(at, self._id(task))), places)

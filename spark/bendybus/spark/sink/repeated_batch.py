@@ -12,7 +12,7 @@ does not, or is not there, the same rows may be in another task: the batch is re
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from bendybus.spark.bus_errors import RETRYABLE
@@ -24,6 +24,8 @@ from bendybus.spark.sink.routing import Target
 LOOK_S: Final = 0.2
 FITS: Final = 1
 CHANGED: Final = 2
+# The note of the last task that may have stored something: its number, from 1.
+BEGUN: Final = "begun"
 
 
 class Sender(Protocol):
@@ -97,7 +99,7 @@ class RepeatedBatch:
         STRICTLY BEFORE it does.
         """
         # The highest number stays.
-        self._move("begun", Fence(self._attempt.epoch, self._attempt.task + 1))
+        self._move(BEGUN, Fence(self._attempt.epoch, self._attempt.task + 1))
 
     def confirm(self) -> None:
         """Say that what this task stored in earlier runs is in its rows."""
@@ -112,7 +114,9 @@ class RepeatedBatch:
     def await_others(self) -> None:
         """Wait until the tasks that stored something are confirmed. Raises RowsChangedError."""
         until = self._clock() + self._within_s
-        waiting = list(self._stored())
+        # One question a task; what each stored in every partition is asked of the others only.
+        waiting = [task for task in self._begun() if not self._confirmed(task)]
+        waiting = list(filter(self._has_stored, waiting))
         while True:
             waiting = [task for task in waiting if not self._confirmed(task)]
             if not waiting:
@@ -126,14 +130,17 @@ class RepeatedBatch:
                 )
             self._sleep(LOOK_S)
 
-    def _stored(self) -> Iterator[int]:
-        """Yield the tasks that stored something of the batch, or may have."""
-        begun = self._note("begun")
-        for task in range(begun.ordinal if begun.epoch == self._attempt.epoch else 0):
-            producer_id = self._attempt.producer_of(task, self._target.path)
-            fences = (self._sender.fence(each, producer_id) for each in self._target.partitions)
-            if task != self._attempt.task and any(map(self._is_stored, fences)):
-                yield task
+    def _begun(self) -> list[int]:
+        """Return the other tasks of earlier runs."""
+        begun = self._note(BEGUN)
+        count = begun.ordinal if begun.epoch == self._attempt.epoch else 0
+        return [task for task in range(count) if task != self._attempt.task]
+
+    def _has_stored(self, task: int) -> bool:
+        """Whether a task stored something of the batch, or may have."""
+        producer_id = self._attempt.producer_of(task, self._target.path)
+        fences = (self._sender.fence(each, producer_id) for each in self._target.partitions)
+        return any(map(self._is_stored, fences))
 
     def _is_stored(self, fence: Fence) -> bool:
         return (

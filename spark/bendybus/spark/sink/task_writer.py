@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from bendybus.client.exceptions import InvalidOperationError, InvalidRequestError
 from bendybus.spark.bus_errors import RETRYABLE
 from bendybus.spark.errors import RowError, RowsChangedError
-from bendybus.spark.sink import messages, routing
+from bendybus.spark.sink import claim, messages, routing
 from bendybus.spark.sink.lane import Fence, Frame, Lane
 from bendybus.spark.sink.repeated_batch import RepeatedBatch
 from bendybus.spark.sink.routing import Target
@@ -72,6 +72,8 @@ class Attempt:
     tasks: int = 0
     # Of a query, what names this run of it; "": there is one run.
     run: str = ""
+    # Of a batch write, what names it among those under its key.
+    write: str = ""
 
     def producer_id(self, path: str) -> bytes:
         """Return the id under which the partitions of an entity know this task."""
@@ -216,7 +218,7 @@ class TaskWriter:
             sender = self._sender_of(path)
             found = _Entity(key, sender, sender.target(), self._attempt.producer_id(path))
             if self._attempt.tasks:
-                _claim(self._attempt, sender, found.target)
+                claim.claim(self._attempt, sender, found.target)
             if self._attempt.run:
                 self._begin(found)
             self._entities[key] = found
@@ -296,28 +298,6 @@ class TaskWriter:
         if sent.repeated:
             entity = self._entities[lane_key[0]]
             lane.repeated(frame, entity.sender.fence(lane_key[1], entity.producer_id))
-
-
-def _claim(attempt: Attempt, sender: Sender, target: Target) -> None:
-    """Have the entity keep how many tasks there are. Raises RowsChangedError for another number.
-
-    STRICTLY BEFORE anything is stored in the entity: rows are known by task, so those of another
-    number of tasks would be stored again.
-    """
-    producer_id, partition = attempt.claim_id(target.path), target.partitions[0]
-    wanted = Fence(attempt.epoch, 1, str(attempt.tasks).encode())
-    found = sender.fence(partition, producer_id)
-    if found.epoch != attempt.epoch or not found.mark:
-        # Without a mark, `pipeline fences` took the claim back.
-        sender.move(partition, producer_id, wanted, replace=found.epoch == attempt.epoch)
-        # Another task may have been first.
-        found = sender.fence(partition, producer_id)
-    if found.mark != wanted.mark:
-        raise RowsChangedError(
-            f"option tasks: {target.path} knows this idempotencyKey from a write of "
-            f"{found.mark.decode()} tasks (got {attempt.tasks}), and rows would be stored twice; "
-            "repeat it with as many, or use another key for another write"
-        )
 
 
 def _deliver(sender: Sender, partition: int, producer_id: bytes, epoch: int, frame: Frame) -> Sent:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 from bendybus.spark import bus_errors, errors
 from bendybus.spark.errors import OptionError, PipelineError
 from bendybus.spark.options import WriteOptions
-from bendybus.spark.sink import rows
+from bendybus.spark.sink import claim, rows
 from bendybus.spark.sink.bus import ConnectedSender
 from bendybus.spark.sink.task_writer import Attempt, Sender, TaskWriter
 
@@ -45,29 +45,61 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: Any, overwrite: bool) -> None:
         _check(options, schema, overwrite)
         self._options = options
-        self._key = f"batch\0{options.idempotency_key or uuid.uuid4().hex}"
+        self._write_id = uuid.uuid4().hex
+        self._key = f"batch\0{options.idempotency_key or self._write_id}"
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of a task. On executors."""
         with bus_errors.shown(_path(self._options)):
             self._check_task()
-            return _write(self._options, self._key, 1, iterator)
+            return _write(self._options, self._attempt(), iterator)
 
     def commit(self, messages: list[Any]) -> None:
         """Say what was written. Raises OptionError if there were fewer tasks than `tasks`."""
         _log(self._options, messages, "written")
-        if self._options.tasks > len(messages):
+        said, found = self._options.tasks, len(messages)
+        if said > found:
+            repeats = (
+                f"set tasks to {found}, with which a repeat stores nothing"
+                if self._correct(found)
+                else "a repeat under this idempotencyKey could store them twice; set tasks to "
+                "df.rdd.getNumPartitions(), and use another key for the next write"
+            )
             with errors.shown():
                 raise OptionError(
-                    f"option tasks: {self._options.tasks} were said, and the write had "
-                    f"{len(messages)}. All rows are stored, but a repeat under this idempotencyKey "
-                    "could store them twice; set tasks to df.rdd.getNumPartitions(), and use "
-                    "another key for the next write"
+                    f"option tasks: {said} were said, and the write had {found}. All rows are "
+                    f"stored; {repeats}"
                 )
 
     def abort(self, messages: list[Any]) -> None:
         """Say what was written: it stays, and a repeat under the same key passes over it."""
         _log(self._options, messages, "aborted")
+        if 0 < self._options.tasks < len(messages):
+            self._correct(len(messages))
+
+    def _attempt(self) -> Attempt:
+        context = TaskContext.get()
+        return Attempt(
+            self._key,
+            context.partitionId() if context else 0,
+            1,
+            self._options.tasks,
+            write=self._write_id,
+        )
+
+    def _correct(self, tasks: int) -> bool:
+        """Have the entity keep how many tasks this write had; return whether it does."""
+        path = _path(self._options)
+        if not path:
+            # Of each row: tasks that failed do not say which.
+            return False
+        try:
+            with bus_errors.translated(path):
+                sender = ConnectedSender(self._options.connection, path, self._options.timeout_s)
+                return claim.correct(self._attempt(), sender, tasks)
+        except PipelineError as error:
+            logger.warning("%s: the number of tasks is not corrected: %s", path, error)
+            return False
 
     def _check_task(self) -> None:
         """Raise OptionError, before anything is stored, in a task beyond `tasks`."""
@@ -103,7 +135,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         try:
             with bus_errors.translated(_path(self._options)):
                 run = context.getLocalProperty(_RUN_ID) or ""
-                return _write(self._options, f"query\0{query}", int(batch) + 1, iterator, run)
+                task = context.partitionId()
+                attempt = Attempt(f"query\0{query}", task, int(batch) + 1, run=run)
+                return _write(self._options, attempt, iterator)
         except PipelineError as error:
             # This worker lives on: the setting that hides tracebacks is not made.
             return Written(error=str(error))
@@ -130,12 +164,8 @@ def _check(options: WriteOptions, schema: Any, overwrite: bool) -> None:
         rows.check(schema, to_one_entity=options.entity is not None)
 
 
-def _write(
-    options: WriteOptions, key: str, epoch: int, iterator: Iterator[Any], run: str = ""
-) -> Written:
+def _write(options: WriteOptions, attempt: Attempt, iterator: Iterator[Any]) -> Written:
     path = _path(options)
-    context = TaskContext.get()
-    attempt = Attempt(key, context.partitionId() if context else 0, epoch, options.tasks, run)
 
     def sender_of(entity: str) -> Sender:
         return ConnectedSender(options.connection, entity, options.timeout_s)

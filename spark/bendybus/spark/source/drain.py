@@ -52,6 +52,8 @@ class Drain:
         # By partition and incarnation: up to which number.
         self._settled: dict[tuple[int, str], int] = {}
         self._settling: list[Future[None]] = []
+        # Partitions that were ready at some time: only these were read.
+        self._held: set[int] = set()
         self._pool = ThreadPoolExecutor(SETTLED_AT_ONCE, f"bendybus-settle {path}")
         self._thread = threading.Thread(
             target=self._keep, name=f"bendybus-drain {path}", daemon=True
@@ -73,6 +75,7 @@ class Drain:
         if self._lease.waiting and self._clock() - self._renewed_at >= LOOK_S:
             self._renew()
         self._check()
+        self._held |= self._lease.ready
         return self._lease.ready
 
     def why_waiting(self) -> dict[int, str]:
@@ -109,6 +112,17 @@ class Drain:
         for each in begun:
             each.result()
         self._check()
+
+    def behind(self, numbers: Mapping[int, tuple[int, str]]) -> list[int]:
+        """Return the partitions that were ready, and where not all of this was removed.
+
+        `numbers`: as `settle` takes them. STRICTLY AFTER `await_settled`.
+        """
+        return [
+            partition
+            for partition, (number, incarnation) in numbers.items()
+            if partition in self._held and self._settled.get((partition, incarnation), -1) < number
+        ]
 
     def _settle(self, partition: int, number: int, incarnation: str) -> None:
         try:

@@ -176,16 +176,18 @@ def batches(options: ReadOptions, schema: Any, partition: InputPartition) -> Ite
     """Yield the record batches of a task. On executors."""
     # What Spark makes of a read without tasks has no range.
     if isinstance(partition.value, Range):
-        yield from batches_of(options, schema, partition.value)
+        yield from batches_of(options, schema, partition.value, options.entity.path)
 
 
-def batches_of(options: ReadOptions, schema: Any, wanted: Range) -> Iterator[Any]:
-    """Yield the messages of a range as record batches. On executors."""
+def batches_of(options: ReadOptions, schema: Any, wanted: Range, path: str) -> Iterator[Any]:
+    """Yield the messages of a range as record batches. On executors.
+
+    `path`: what the column `entity` has.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from bendybus.spark.source import arrow, decoding
 
-    path = options.entity.path
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     reader = RangeReader(
         ConnectedBus(options),

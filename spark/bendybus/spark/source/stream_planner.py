@@ -297,13 +297,40 @@ class StreamPlanner:
             self._sleep(LOOK_S)
 
     def _finish(self, start: Offset, extents: list[Extent]) -> None:
-        """Settle the last batch of a run that ends, and let receivers in."""
-        if self._drain is not None:
-            # What was away a moment ago may be there now.
+        """Settle the last batch of a run that ends, and let receivers in. Raises PipelineError.
+
+        They would receive what was committed and is not removed, so a partition that was drained
+        and went away is waited for.
+        """
+        if self._drain is None:
+            return
+        until = self._clock() + self._options.timeout_s
+        while True:
             self._drain.settle(_moved(start, extents))
             self._drain.await_settled()
-            self._drain.release()
-            self._drain = None
+            behind = self._drain.behind(self._read_by_now(start, extents))
+            if not behind:
+                break
+            if self._clock() >= until:
+                raise PipelineError(
+                    f"{self._path}, partition {behind[0]}: what was read and committed could not "
+                    "be removed, and receivers get it once the lease has ended. Start the query "
+                    "again when the partition is there, or set a longer timeout."
+                )
+            self._sleep(LOOK_S)
+            extents = self._look()
+        self._drain.release()
+        self._drain = None
+
+    def _read_by_now(self, start: Offset, extents: list[Extent]) -> dict[int, tuple[int, str]]:
+        """Return what was read of partitions, also of those that are away."""
+        known = {each.partition for each in extents if not each.unavailable}
+        away = {
+            partition: (start.number(partition), incarnation)
+            for partition, incarnation in start.incarnations.items()
+            if partition not in known and sequence_number.counter_of(start.number(partition))
+        }
+        return {**_moved(start, extents), **away}
 
 
 def _option_text(value: Any) -> str:
