@@ -49,16 +49,25 @@ def commit(bus: Bus, action: EntityAction, name: str, **fields: Any) -> entity_p
 
 def create(bus: Bus, name: str, manifest: str = "m-1", **fields: Any) -> None:
     """Make a queue of a manifest on all partitions."""
+    request = management_pb2.CreateQueueRequest(
+        name=name,
+        description=entities.description_to_proto(QueueDescription(**fields)),
+        origin=management_pb2.ENTITY_ORIGIN_MANIFEST,
+        uid=f"{name}-{manifest}",
+    )
+
+    def made() -> bool:
+        try:
+            stub.CreateQueue(request, timeout=20)
+        except grpc.RpcError as error:
+            # On a busy machine the front end is ready before it has found all partitions.
+            if error.code() is grpc.StatusCode.UNAVAILABLE:  # type: ignore[attr-defined]
+                return False
+            raise
+        return True
+
     with management(bus) as stub:
-        stub.CreateQueue(
-            management_pb2.CreateQueueRequest(
-                name=name,
-                description=entities.description_to_proto(QueueDescription(**fields)),
-                origin=management_pb2.ENTITY_ORIGIN_MANIFEST,
-                uid=f"{name}-{manifest}",
-            ),
-            timeout=20,
-        )
+        eventually(made, within_s=30)
 
 
 @contextlib.contextmanager
