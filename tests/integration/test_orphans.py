@@ -61,7 +61,7 @@ def create(bus: Bus, name: str, manifest: str = "m-1", **fields: Any) -> None:
             stub.CreateQueue(request, timeout=20)
         except grpc.RpcError as error:
             # On a busy machine the front end is ready before it has found all partitions.
-            if error.code() is grpc.StatusCode.UNAVAILABLE:  # type: ignore[attr-defined]
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
                 return False
             raise
         return True
