@@ -109,7 +109,7 @@ def test_a_bus_that_starts_is_progressing_and_one_that_lost_a_partition_is_not()
     headless = conditions.bus_readiness(STANDING, set(), 0, started=True)
 
     assert starting.reason is Reason.PROGRESSING
-    assert starting.message == "partitions 0, 1 not available yet; pods are starting."
+    assert starting.message == "partitions 0, 1 not heard from yet; pods may be starting still."
     assert limited.reason is Reason.PARTITION_UNAVAILABLE
     assert headless.reason is Reason.FRONTEND_UNAVAILABLE
 

@@ -180,7 +180,7 @@ async def test_a_bus_whose_pods_start_is_progressing(cluster: Cluster) -> None:
     )
     cluster.start(BUS, 1)
 
-    assert "yet; pods are starting" in status["conditions"][0]["message"]
+    assert "yet; pods may be starting" in status["conditions"][0]["message"]
     await cluster.says("BusNamespace", "orders", "Available")
 
 

@@ -322,7 +322,7 @@ def _running(
         what = "the bus works, except for messages stored there and keyed sends to it."
     missing = of_partitions(unreachable, what)
     if missing is not None and not started:
-        message = f"{_named(unreachable)} not available yet; pods are starting."
+        message = f"{_named(unreachable)} not heard from yet; pods may be starting still."
         return Readiness(False, Reason.PROGRESSING, message)
     if missing is not None:
         return missing
