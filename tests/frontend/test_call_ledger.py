@@ -187,11 +187,11 @@ async def test_an_answer_that_is_not_taken_ends_its_call() -> None:
 async def test_a_receive_that_gets_no_room_in_its_wait_is_refused_and_keeps_no_other_call() -> None:
     ledger = CallLedger()
     with call(ledger) as first, call(ledger) as second, call(ledger) as peek:
-        await first.room_for_answer(8 << 20, 60.0)
+        await first.room_for_answer(32 << 20, 60.0)
         with pytest.raises(errors.ServerBusy, match="not read yet"):
             async with asyncio.timeout(0.8):
                 await second.room_for_answer(1 << 20, 0.0)
-        assert ledger.receives.held == 8 << 20
+        assert ledger.receives.held == 32 << 20
         async with asyncio.timeout(0.8):
             await peek.room_for_answer(8 << 20)
     assert ledger.receives.held == ledger.answers.held == 0

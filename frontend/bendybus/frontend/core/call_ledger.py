@@ -31,6 +31,8 @@ class Bounds(NamedTuple):
 REQUESTS: Final = Bounds(16 * MB, 64 * MB, 256 * MB)
 # Answers that are made, and not written yet.
 ANSWERS: Final = Bounds(8 * MB, 64 * MB, 128 * MB)
+# What receives that wait may be answered: sixteen of 100 messages each on one connection.
+RECEIVES: Final = Bounds(32 * MB, 64 * MB, 128 * MB)
 # Unary calls under way.
 CALLS_MAX: Final = 10_000
 
@@ -147,5 +149,5 @@ class CallLedger:
         self.requests = Room(REQUESTS)
         self.answers = Room(ANSWERS)
         # Of calls that wait for messages, a minute and more: others do not wait for those.
-        self.receives = Room(ANSWERS)
+        self.receives = Room(RECEIVES)
         self.places = Places(CALLS_MAX)
