@@ -1,5 +1,7 @@
 """Until when messages are handed over under a lock, and when a session's partition is asked."""
 
+from typing import Any
+
 import pytest
 
 from bendybus.domain.receive_mode import ReceiveMode
@@ -7,6 +9,7 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import lease
 from bendybus.frontend.core.lease import SessionLease
 from bendybus.frontend.core.receive import Source
+from bendybus.frontend.upstreams.upstream import now_ms
 from tests.frontend.receiver import Receiver
 from tests.frontend.test_sessions import Bus
 
@@ -50,6 +53,22 @@ def test_messages_of_a_session_are_handed_over_in_the_second_half_of_its_lock() 
     receiver.reserve(0, "a", "b")
 
     assert receiver.handed == [(tag, ["a", "b"])]
+
+
+@pytest.mark.requirement("R320")
+async def test_what_a_partition_says_of_the_lock_moves_that_of_all_messages_of_the_session() -> (
+    None
+):
+    receiver: Any = Bus().open()
+    shared, now = receiver.shared, now_ms()
+
+    # 12 s are left when they are reserved; then the lock is renewed for 30 s.
+    first = shared.lease_of(now + 12_000, 12_000, now)
+    assert first.hand_over_until_ms == now + 11_000
+    second = shared.lease_of(now + 30_000, 30_000, now)
+
+    assert first is second
+    assert first.hand_over_until_ms == now + 29_000
 
 
 @pytest.mark.requirement("R320")
