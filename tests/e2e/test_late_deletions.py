@@ -37,13 +37,13 @@ def test_what_is_sent_while_a_bus_is_paused_survives_the_deletion_of_its_queue(
     assert "empty" not in space.say("bendybus get queues --all")
 
 
-def test_a_namespace_that_may_not_use_the_bus_any_more_or_was_made_anew_deletes_nothing(
+def test_a_namespace_that_may_not_use_the_bus_any_more_or_was_recreated_deletes_nothing(
     installation: Installation, space: Space
 ) -> None:
     cluster = space.cluster
     with fresh_space(installation, "guests") as guests:
         space.start(space.bus("bus", 1, allowedNamespaces=[guests.name]))
-        for name in ("narrowed", "anew"):
+        for name in ("narrowed", "recreated"):
             guests.start(of_guest(guests, space, name))
             assert "1 sent" in space.say(f"echo orchid | bendybus send {name}")
 
@@ -56,9 +56,11 @@ def test_a_namespace_that_may_not_use_the_bus_any_more_or_was_made_anew_deletes_
         pause(space, "false")
 
         eventually(
-            lambda: orphans(space) == ["anew", "narrowed"], within_s=60, what="both are orphaned"
+            lambda: orphans(space) == ["narrowed", "recreated"],
+            within_s=60,
+            what="both are orphaned",
         )
-        for name in ("narrowed", "anew"):
+        for name in ("narrowed", "recreated"):
             assert "orchid" in space.say(f"bendybus receive {name}")
 
 

@@ -1,4 +1,4 @@
-"""Which bus a command is about, by the first of these that says so:
+"""Which bus a command addresses: the first of these that is set.
 
     1. the command line: --connection-string, --data, or --kube and its like
     2. the environment: BENDYBUS_CONNECTION_STRING

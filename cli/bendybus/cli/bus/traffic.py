@@ -41,7 +41,7 @@ def counters(texts: Iterable[str]) -> dict[str, tuple[float, float]]:
 
 
 def rates(before: Counters, after: Counters, seconds: float) -> dict[str, Rates]:
-    """Return the rates between two readings; a front end that began anew counts from 0."""
+    """Return the rates between two readings; a front end that was restarted counts from 0."""
 
     def rate(old: float, new: float) -> float:
         return max(0.0, new - old if new >= old else new) / seconds if seconds > 0 else 0.0
