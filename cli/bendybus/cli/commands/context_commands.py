@@ -10,10 +10,9 @@ from bendybus.cli.bus import bus_choice, contexts
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.contexts import Context
 from bendybus.cli.commands import completion
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
 
 context_app = typer.Typer(help="Named buses, and the one that commands use.")

@@ -21,10 +21,9 @@ from bendybus.cli.bus.manifest_entities import ManifestEntities
 from bendybus.cli.cluster import apply_and_wait
 from bendybus.cli.cluster.kubectl import Kubectl
 from bendybus.cli.commands import completion, process_commands
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing, queue_views
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import KINDS
 from bendybus.domain.errors import Unauthorized

@@ -9,10 +9,9 @@ import typer
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import completion, rule_commands, topic_commands
 from bendybus.cli.commands.entity_commands import connected
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, queue_views
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 
 _QUEUE_WORDS: Final = ("queue", "queues", "q", "bq")
 

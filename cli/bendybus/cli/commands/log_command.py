@@ -15,13 +15,12 @@ from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.cluster import connection
 from bendybus.cli.cluster.connection import ClusterChoice
 from bendybus.cli.cluster.kubectl import Kubectl
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import NotFound, UsageError
 from bendybus.cli.local import data_directory, log_files
 from bendybus.cli.local.log_files import LogFile
 from bendybus.cli.output import log_lines, printing
 from bendybus.cli.output.log_lines import LogLine
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 
 _LOOK_S: Final = 0.5
 _PODS_MAX: Final = 50

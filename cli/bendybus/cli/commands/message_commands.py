@@ -10,10 +10,9 @@ from bendybus.cli.bus import bus_choice, topics
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import entity_commands
 from bendybus.cli.commands.entity_commands import SourceName
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import NotFound, UsageError
 from bendybus.cli.output import printing
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
 from bendybus.domain import entity
 from bendybus.domain.sub_queue import SubQueue

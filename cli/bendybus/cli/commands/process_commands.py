@@ -16,12 +16,11 @@ from bendybus.cli.bus.apply_manifests import Change, Outcome
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.manifest_entities import ManifestEntities
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import SERVER_MODULES, UsageError, need_extra
 from bendybus.cli.local import control, data_directory, supervisor
 from bendybus.cli.local.programs import Programs
 from bendybus.cli.output import printing
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import Bundle
 from bendybus.domain import subscription_name

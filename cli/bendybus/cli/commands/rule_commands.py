@@ -9,11 +9,10 @@ from bendybus.cli.bus import dry_runs, topics
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import completion, entity_commands, topic_commands
 from bendybus.cli.commands.entity_commands import DryRun, Yes
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.commands.topic_commands import Name, TopicName
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, rule_views
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters import rule as rules
 from bendybus.domain.filters.rule import (

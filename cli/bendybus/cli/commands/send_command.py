@@ -9,10 +9,9 @@ import typer
 
 from bendybus.cli.bus import name_values
 from bendybus.cli.commands import completion
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 
 if TYPE_CHECKING:
     from bendybus.cli.bus.send_messages import Progress

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from bendybus.cli.commands.entity_commands import SourceName
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 
 session_app = typer.Typer(help="Sessions of a queue or subscription that requires them.")
 

@@ -9,9 +9,8 @@ import typer
 
 from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.bus_choice import Choice
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import SERVER_MODULES, NotFound, UsageError, need_extra
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 
 _PASSES: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 _IN_POD: Final = (

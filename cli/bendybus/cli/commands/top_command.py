@@ -15,11 +15,10 @@ from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.traffic import Rates
 from bendybus.cli.commands.entity_commands import connected
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import CliError
 from bendybus.cli.local import control
 from bendybus.cli.output import printing
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
 from bendybus.domain import subscription_name
 

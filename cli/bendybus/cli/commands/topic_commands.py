@@ -8,10 +8,9 @@ from bendybus.cli.bus import dry_runs, setting_texts, topics
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import completion, entity_commands
 from bendybus.cli.commands.entity_commands import DryRun, Yes
-from bendybus.cli.commands.output_option import OutputOption
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, queue_views, rule_views, topic_views
-from bendybus.cli.output.printing import Output
+from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
 from bendybus.domain import subscription_name
 from bendybus.domain.lifecycle import EntityState

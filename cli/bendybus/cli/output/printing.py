@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
+import typer
 import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -25,7 +26,6 @@ _MARKS: Final = "\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _UNSAFE: Final = re.compile(f"[\x00-\x1f{_MARKS}]")
 # JSON escapes C0 by itself.
 _UNSAFE_JSON: Final = re.compile(f"[{_MARKS}]")
-OUTPUT_HELP: Final = "table, wide, yaml, or json: one object a line."
 
 
 class Output(StrEnum):
@@ -40,6 +40,13 @@ class Output(StrEnum):
     def structured(self) -> bool:
         """Whether it is for programs."""
         return self in (Output.JSON, Output.YAML)
+
+
+# The option of every command that has a result; `option_order` still takes `--json` of 0.6.
+OutputOption = Annotated[
+    Output,
+    typer.Option("--output", "-o", help="table, wide, yaml, or json: one object a line."),
+]
 
 
 class Step(Protocol):
