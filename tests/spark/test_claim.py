@@ -4,7 +4,7 @@ import pytest
 
 from bendybus.spark.errors import RowsChangedError
 from bendybus.spark.sink import claim
-from bendybus.spark.sink.task_writer import Attempt
+from bendybus.spark.sink.attempt import Attempt
 from tests.spark.memory_sender import MemoryEntity, rows, write
 
 pytestmark = pytest.mark.requirement("R447")

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from bendybus.client.exceptions import InvalidOperationError, PartitionUnavailableError
 from bendybus.spark.errors import RowError, RowsChangedError
 from bendybus.spark.sink import lane
+from bendybus.spark.sink.attempt import Attempt
 from bendybus.spark.sink.lane import Fence, Lane
 from bendybus.spark.sink.messages import encode
-from bendybus.spark.sink.task_writer import Attempt, TaskWriter
+from bendybus.spark.sink.task_writer import TaskWriter
 from tests.spark.memory_sender import MemoryEntity, rows, write
 
 

@@ -98,3 +98,13 @@ class RangesDataSource(BendybusDataSource):
             return readers.RangesStreamReader(found, schema)
         except OptionError as error:
             return readers.RefusedStreamReader(error)
+
+
+def activate(spark: Any) -> None:
+    """Let the thread that calls this find the format `bendybus` in a session of Spark.
+
+    Spark looks for formats written in Python in the session that is active in a thread; a thread of
+    Python's own has none, and gets DATA_SOURCE_NOT_FOUND. `foreachBatch` does not need this.
+    """
+    # The public call of Spark that makes a session active.
+    spark.createDataFrame([], "activated boolean")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.spark import active_session
+from bendybus.spark import data_source
 from tests.integration.processes import Bus
 from tests.spark.live.queues import Queue
 
@@ -341,7 +341,7 @@ def test_writes_are_started_in_other_threads_several_at_once(new_queue: NewQueue
 
     def one(number: int) -> None:
         try:
-            active_session.activate(queue.spark)
+            data_source.activate(queue.spark)
             rows = queue.spark.range(0, 100, 1, 2).selectExpr(f"concat('m{number}-', id) body")
             write(queue, rows, idempotencyKey=f"load {number}", tasks="2")
         except BaseException as error:

@@ -8,34 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from bendybus.spark.errors import PipelineError
 from bendybus.spark.sink import claim, lane
+from bendybus.spark.sink.attempt import Attempt, Sender
 from bendybus.spark.sink.lane import Fence
 from bendybus.spark.sink.repeated_batch import BEGUN
-from bendybus.spark.sink.routing import Target
-from bendybus.spark.sink.task_writer import Attempt
 
 _AT_ONCE: Final = 16
 # A write of which nothing moves for so long is taken to be over.
 REST_S: Final = 5.0
 T = TypeVar("T")
-
-
-class Sender(Protocol):
-    """The entity, as sink/task_writer.py has it."""
-
-    def target(self) -> Target:
-        """Return what is to be known of it."""
-
-    def fence(self, partition: int, producer_id: bytes) -> Fence:
-        """Return how far a producer came in a partition."""
-
-    def move(
-        self, partition: int, producer_id: bytes, fence: Fence, *, replace: bool = False
-    ) -> None:
-        """Write how far a producer came."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from typing import Any
 from bendybus.spark import bus_errors, connections
 from bendybus.spark.options import Connection
 from bendybus.spark.sink import messages
+from bendybus.spark.sink.attempt import Sent
 from bendybus.spark.sink.lane import Fence, Frame
 from bendybus.spark.sink.routing import Target
-from bendybus.spark.sink.task_writer import Sent
 
 
 class ConnectedSender:

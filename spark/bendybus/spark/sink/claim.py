@@ -7,47 +7,14 @@ Rows are known by task, so those of another number of tasks would be stored agai
 knows how many there are, and only when they have ended.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 from bendybus.spark.errors import RowsChangedError
+from bendybus.spark.sink.attempt import Attempt, Sender
 from bendybus.spark.sink.lane import Fence
 from bendybus.spark.sink.routing import Target
 
 _BETWEEN: Final = b" "
-
-
-class Sender(Protocol):
-    """The entity, as sink/task_writer.py has it."""
-
-    def target(self) -> Target:
-        """Return what is to be known of it."""
-
-    def fence(self, partition: int, producer_id: bytes) -> Fence:
-        """Return how far a producer came in a partition."""
-
-    def move(
-        self, partition: int, producer_id: bytes, fence: Fence, *, replace: bool = False
-    ) -> None:
-        """Write how far a producer came."""
-
-
-class Attempt(Protocol):
-    """What names the work of a task, as sink/task_writer.py has it."""
-
-    @property
-    def epoch(self) -> int:
-        """Of the batch."""
-
-    @property
-    def tasks(self) -> int:
-        """How many there are, as the option says."""
-
-    @property
-    def write(self) -> str:
-        """Names this write among those under its key."""
-
-    def claim_id(self, path: str) -> bytes:
-        """Return the id under which an entity knows how many tasks there are."""
 
 
 def claim(attempt: Attempt, sender: Sender, target: Target) -> None:

@@ -13,11 +13,12 @@ does not, or is not there, the same rows may be in another task: the batch is re
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from bendybus.spark.bus_errors import RETRYABLE
 from bendybus.spark.errors import RowsChangedError
 from bendybus.spark.sink import lane
+from bendybus.spark.sink.attempt import Attempt, Sender
 from bendybus.spark.sink.lane import Fence
 from bendybus.spark.sink.routing import Target
 
@@ -26,40 +27,6 @@ FITS: Final = 1
 CHANGED: Final = 2
 # The note of the last task that may have stored something: its number, from 1.
 BEGUN: Final = "begun"
-
-
-class Sender(Protocol):
-    """The entity, as sink/task_writer.py has it."""
-
-    def fence(self, partition: int, producer_id: bytes) -> Fence:
-        """Return how far a producer came in a partition."""
-
-    def move(
-        self, partition: int, producer_id: bytes, fence: Fence, *, replace: bool = False
-    ) -> None:
-        """Write how far a producer came."""
-
-
-class Attempt(Protocol):
-    """What names the work of a task, as sink/task_writer.py has it."""
-
-    @property
-    def task(self) -> int:
-        """The number of the task."""
-
-    @property
-    def epoch(self) -> int:
-        """Of the batch."""
-
-    @property
-    def run(self) -> str:
-        """Names the run of the query."""
-
-    def producer_of(self, task: int, path: str) -> bytes:
-        """Return the id under which the partitions of an entity know a task."""
-
-    def note_id(self, what: str, path: str) -> bytes:
-        """Return the id of something else that an entity knows of the query."""
 
 
 class RepeatedBatch:

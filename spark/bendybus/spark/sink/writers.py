@@ -17,8 +17,9 @@ from bendybus.spark import bus_errors, errors
 from bendybus.spark.errors import OptionError, PipelineError
 from bendybus.spark.options import WriteOptions
 from bendybus.spark.sink import claim, rows
+from bendybus.spark.sink.attempt import Attempt, Sender
 from bendybus.spark.sink.bus import ConnectedSender
-from bendybus.spark.sink.task_writer import Attempt, Sender, TaskWriter
+from bendybus.spark.sink.task_writer import TaskWriter
 
 logger = logging.getLogger(__name__)
 _QUERY_ID = "sql.streaming.queryId"
