@@ -122,5 +122,6 @@ def _is_picklable(value: Any) -> bool:
     try:
         pickle.dumps(value)
     except Exception:
+        # What an application put there decides what its `__reduce__` raises.
         return False
     return True
