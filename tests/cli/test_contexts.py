@@ -1,6 +1,7 @@
 """`bendybus context …`: named buses, and which bus is meant when several things name one."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,14 @@ def test_contexts_are_values() -> None:
         one.use("b")
     with pytest.raises(UsageError):
         one.add("a", Context())
+
+
+def test_contexts_are_written_where_the_system_is_not_posix(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("O_CLOEXEC", "O_NOFOLLOW", "pread", "fchmod"):
+        monkeypatch.delattr(os, name)
+
+    contexts.write(os.environ, Contexts().add("a", Context("Endpoint=sb://a:1;")))
+
+    assert contexts.read(os.environ).named["a"].connection_string == "Endpoint=sb://a:1;"

@@ -126,7 +126,7 @@ def write(environment: Mapping[str, str], contexts: Contexts) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A file that was left behind may have another mode.
         temporary.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as out:
             json.dump(value, out, indent=2)
             out.write("\n")
