@@ -1,13 +1,17 @@
 """`bendybus context …`: named buses, and which bus is meant when several things name one."""
 
+import errno
 import json
 import os
+import sys
+import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from bendybus.cli import __main__ as command
-from bendybus.cli.bus import bus_choice, contexts
+from bendybus.cli.bus import bus_choice, contexts, file_lock
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.contexts import Context, Contexts
 from bendybus.cli.cluster.connection import ClusterChoice
@@ -191,3 +195,61 @@ def test_contexts_are_written_where_the_system_is_not_posix(
     contexts.write(os.environ, Contexts().add("a", Context("Endpoint=sb://a:1;")))
 
     assert contexts.read(os.environ).named["a"].connection_string == "Endpoint=sb://a:1;"
+
+
+@pytest.mark.requirement("R478")
+def test_two_that_add_a_context_at_the_same_time_lose_none(home: Path) -> None:
+    other = threading.Thread(target=run, args=("context", "add", "b", "--connection-string", PROD))
+
+    def slowly(found: Contexts) -> Contexts:
+        other.start()
+        other.join(0.3)
+        return found.add("a", Context(PROD))
+
+    contexts.change(os.environ, slowly)
+    other.join()
+
+    assert {*contexts.read(os.environ).named} == {"a", "b"}
+
+
+@pytest.mark.requirement("R478")
+def test_a_file_that_another_process_changes_for_long_is_an_error(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    lock = home / "bendybus" / "contexts.lock"
+    lock.parent.mkdir()
+    monkeypatch.setattr(file_lock, "WAIT_S", 0.05)
+
+    with file_lock.held(lock):
+        code = run("context", "add", "a", "--connection-string", PROD)
+
+    assert (code, f"{lock}: in use by another process." in capsys.readouterr().err) == (1, True)
+
+
+class Msvcrt:
+    """The locks of Windows: of a byte, by descriptor."""
+
+    LK_NBLCK, LK_UNLCK = 2, 0
+
+    def __init__(self) -> None:
+        self.held = False
+
+    def locking(self, descriptor: int, mode: int, length: int) -> None:
+        os.fstat(descriptor)
+        if mode == self.LK_NBLCK and self.held:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        self.held = mode == self.LK_NBLCK
+
+
+@pytest.mark.requirement("R478")
+def test_the_lock_is_one_of_windows_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = Msvcrt()
+    monkeypatch.setattr(file_lock, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", cast(Any, system))
+
+    with file_lock.held(home / "lock"):
+        assert system.held
+        with pytest.raises(TimeoutError), file_lock.held(home / "lock", 0.0):
+            pass
+
+    assert not system.held

@@ -117,6 +117,32 @@ def test_logs_of_a_local_bus_by_process_also_when_it_has_ended(
     assert code == 3
 
 
+@pytest.mark.requirement("R477")
+@pytest.mark.parametrize(
+    ("left", "number", "shown"),
+    [
+        (["frontend-0", "frontend-1", "frontend-10"], "1", ["frontend-1"]),
+        (["frontend"], "0", ["frontend"]),
+        (["frontend"], "1", []),
+        (["frontend-0", "frontend-1"], "", ["frontend-0", "frontend-1"]),
+    ],
+)
+def test_of_a_bus_that_has_ended_only_the_front_end_that_is_named_is_shown(
+    tmp_path: Path, capsys: Capture, left: list[str], number: str, shown: list[str]
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name in left:
+        (folder / f"{name}.log").write_text(entry("T", "said") + "\n", encoding="utf-8")
+
+    words = ["frontend", *([number] if number else [])]
+    code = command.main(["logs", "--data", str(tmp_path), *words])
+
+    assert code == (0 if shown else 3)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"T info {name}: said" for name in shown]
+
+
 @pytest.mark.integration
 def test_logs_are_followed(start: Start, data: Path) -> None:
     run = ready(start())

@@ -1,13 +1,15 @@
 """`bendybus top`: rates from what front ends count, and what entities hold."""
 
 import json
+from typing import Any
 
 import pytest
 
-from bendybus.cli.bus import traffic
+from bendybus.cli.bus import topics, traffic
 from bendybus.cli.bus.traffic import Rates
 from bendybus.cli.commands.top_command import Row
 from bendybus.domain import entity
+from bendybus.v1 import management_pb2 as pb
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import run
 
@@ -20,20 +22,57 @@ bendybus_incoming_messages_created{entity="Orders"} 1.7e+09
 """
 
 
-def test_counters_of_all_front_ends_are_added() -> None:
-    found = traffic.counters([TEXT, 'bendybus_incoming_messages_total{entity="orders"} 1.0\n'])
+def test_counters_of_a_front_end_are_read() -> None:
+    found = traffic.counters(TEXT + 'bendybus_incoming_messages_total{entity="orders"} 1.0\n')
 
     assert found == {"orders": (101.0, 40.0), 'news/subscriptions/a"b': (0.0, 7.0)}
 
 
 def test_rates_are_of_what_came_between_two_readings_also_after_a_new_start() -> None:
-    before = {"orders": (100.0, 40.0), "gone": (1.0, 1.0)}
-    after = {"orders": (150.0, 30.0), "new": (4.0, 0.0)}
+    before = {"a": {"orders": (100.0, 40.0), "gone": (1.0, 1.0)}, "b": {"orders": (7.0, 0.0)}}
+    after = {"a": {"orders": (150.0, 30.0), "new": (4.0, 0.0)}, "b": {"orders": (9.0, 0.0)}}
 
     found = traffic.rates(before, after, 2.0)
 
-    assert found == {"orders": Rates(25.0, 15.0), "new": Rates(2.0, 0.0)}
+    assert found == {"orders": Rates(26.0, 15.0), "new": Rates(2.0, 0.0)}
     assert traffic.rates(before, after, 0.0)["orders"] == Rates()
+
+
+@pytest.mark.requirement("R475")
+def test_a_front_end_that_starts_again_adds_no_traffic_that_there_was_not() -> None:
+    both = {"a": {"orders": (1_000.0, 0.0)}, "b": {"orders": (500.0, 0.0)}}
+    one = {"a": {"orders": (1_002.0, 0.0)}}
+    again = {"a": {"orders": (1_004.0, 0.0)}, "b": {"orders": (500.0, 0.0)}}
+
+    assert traffic.rates(both, one, 2.0) == {"orders": Rates(1.0, 0.0)}
+    assert traffic.rates(one, again, 2.0) == {"orders": Rates(1.0, 0.0)}
+
+
+@pytest.mark.requirement("R476")
+@pytest.mark.parametrize("words", [("top", "--interval", "0.5"), ("get", "subscriptions")])
+def test_a_topic_that_is_deleted_after_it_was_listed_ends_no_list(
+    bus: FakeManagement,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    for made in (("topic", "news"), ("topic", "old"), ("subscription", "news", "a")):
+        assert run(bus, "create", *made) == 0
+    listed = topics.topics
+
+    def then_deleted(*arguments: Any, **options: Any) -> Any:
+        found = listed(*arguments, **options)
+        bus.topics.answer("DeleteTopic", pb.DeleteTopicRequest(name="old"))
+        return found
+
+    monkeypatch.setattr(topics, "topics", then_deleted)
+    capsys.readouterr()
+
+    code = run(bus, *words)
+
+    shown = capsys.readouterr()
+    assert (code, shown.err) == (0, "")
+    assert "a" in shown.out.split() or "news/Subscriptions/a" in shown.out
 
 
 def test_the_busiest_stand_first_then_the_fullest() -> None:

@@ -306,3 +306,29 @@ async def test_a_deletion_waits_for_a_partition_that_cannot_say(cluster: Cluster
 
     for index in (0, 1):
         await holds(cluster, index, deleted=True)
+
+
+@pytest.mark.requirement("R474")
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_a_namespace_that_was_recreated_meanwhile_says_that_messages_stay(
+    cluster: Cluster, recreated: bool
+) -> None:
+    annotations = {names.ALLOW_DELETION_ANNOTATION: "true"}
+    body = queue_body(deletionPolicy="Delete", annotations=annotations)
+    body["metadata"]["creationTimestamp"] = "2026-11-21T12:00:00Z"
+    cluster.operator()
+    cluster.apply(bus_body())
+    cluster.apply(body)
+    await cluster.says("Queue", "paid", "Available")
+    await cluster.send(BUS, 1, "paid")
+    await paused(cluster)
+
+    cluster.api.remove("Queue", "shop", "paid")
+    namespace = cluster.api.one("Namespace", "shop", "")
+    created_at = "2026-11-21T12:00:01Z" if recreated else "2026-11-21T12:00:00Z"
+    namespace["metadata"]["creationTimestamp"] = created_at
+    cluster.api.put(namespace)
+    cluster.annotate("BusNamespace", "orders", paused="false")
+
+    for index in (0, 1):
+        await holds(cluster, index, orphaned=recreated, deleted=not recreated)

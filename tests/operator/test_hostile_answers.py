@@ -14,6 +14,7 @@ from bendybus.domain import limits
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.operator.bus import answers, partition_link
 from bendybus.operator.bus.answers import CatalogueReader, InvalidAnswer
+from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, Counts
 from tests.operator.cluster import Cluster, eventually
@@ -149,28 +150,48 @@ async def test_a_bus_cannot_fill_the_operator_with_rules(monkeypatch: pytest.Mon
     monkeypatch.setattr(answers, "RULES_MAX", 10)
     link = link_of()
 
-    def subscriptions(first: int, number: int, rules: int) -> bytes:
-        made = entity_pb2.WatchEntitiesResponse(fingerprint=fingerprint(), snapshot=True)
-        for index in range(first, first + number):
-            one = made.others.add(name=f"t/Subscriptions/s{index}", uid=f"u{index}", kind=3)
-            one.partition_count, one.generation = 2, 1
-            for rule in range(rules):
-                one.subscription.rules.rules.add(name=f"r{rule}", boolean_filter=True)
-        return made.SerializeToString()
-
-    def hear(data: bytes) -> None:
-        news = CatalogueReader().read(data)
-        assert news is not None
-        link.catalogue(0, news.fingerprint, news.entries, snapshot=False)
-
-    hear(subscriptions(0, 2, 4))
+    hear(link, 0, subscriptions(0, 2, rules=4))
+    # Of the same generation: what is known already stays, and counts.
+    hear(link, 0, subscriptions(0, 2, rules=0))
     for _ in range(2):
         with pytest.raises(InvalidAnswer, match="more than 10 rules"):
-            hear(subscriptions(2, 1, 4))
-    hear(subscriptions(0, 2, 0))
-    hear(subscriptions(2, 1, 4))
+            hear(link, 0, subscriptions(2, 1, rules=4))
+    hear(link, 0, subscriptions(0, 2, rules=0, generation=2))
+    hear(link, 0, subscriptions(2, 1, rules=4))
 
     assert link.directory.size() == 3
+
+
+def subscriptions(first: int, number: int, *, rules: int, generation: int = 1) -> bytes:
+    """Return a catalogue of subscriptions with so many rules each."""
+    made = entity_pb2.WatchEntitiesResponse(fingerprint=fingerprint(), snapshot=True)
+    for index in range(first, first + number):
+        one = made.others.add(name=f"t/Subscriptions/s{index}", uid=f"u{index}", kind=3)
+        one.partition_count, one.generation = 2, generation
+        for rule in range(rules):
+            one.subscription.rules.rules.add(name=f"r{rule}", boolean_filter=True)
+    return made.SerializeToString()
+
+
+def hear(link: BusLink, partition: int, data: bytes) -> bool:
+    """Have a link hear a catalogue; return whether it is believed."""
+    news = CatalogueReader().read(data)
+    assert news is not None
+    return link.catalogue(partition, news.fingerprint, news.entries, snapshot=False)
+
+
+@pytest.mark.requirement("R470")
+async def test_a_partition_that_was_away_is_heard_though_its_rules_were_replaced_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "RULES_MAX", 10)
+    link = link_of()
+    hear(link, 0, subscriptions(0, 2, rules=0, generation=2))
+    hear(link, 0, subscriptions(2, 2, rules=4, generation=3))
+
+    believed = hear(link, 1, subscriptions(0, 2, rules=4))
+
+    assert believed
 
 
 @pytest.mark.integration

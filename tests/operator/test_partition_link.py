@@ -14,7 +14,8 @@ from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus import answers
 from bendybus.operator.bus.partition_link import PartitionLink
 from tests.operator.cluster import Cluster, eventually
-from tests.operator.manifests import BUS, bus_body
+from tests.operator.manifests import BUS, bus_body, entry, queue
+from tests.operator.talker import counted, entity, snapshot, talking
 
 pytestmark = pytest.mark.integration
 
@@ -186,3 +187,34 @@ async def test_a_caller_that_is_cancelled_is_cancelled() -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
         await link.close()
+
+
+@pytest.mark.requirement("R471")
+async def test_an_answer_to_a_copy_that_cannot_be_parsed_is_that_of_a_partition_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "LARGE_ANSWER_BYTES_MAX", 800)
+    monkeypatch.setattr(answers, "ANSWER_BYTES_MAX", 800)
+    said = bytes(1_000)
+    async with talking(lambda _: said) as address, linked(address, Ear()) as link:
+        with pytest.raises(PartitionUnavailable, match="cannot be parsed"):
+            await link.copy([entry(queue())])
+
+
+@pytest.mark.requirement("R472")
+async def test_counts_that_can_be_parsed_again_end_the_condition_that_they_cannot() -> None:
+    counts = b"\xff"
+
+    def answer(method: str) -> bytes:
+        return snapshot(entity()) if method == "WatchEntities" else counts
+
+    async with talking(answer) as address, linked(address, Ear()) as link:
+        await eventually(lambda: link.reachable)
+        assert await link.counts() is None
+        assert link.invalid_answer
+
+        counts = counted(active=1)
+        assert await link.counts()
+
+        assert link.reachable
+        assert link.invalid_answer == ""

@@ -305,3 +305,33 @@ async def test_an_event_that_has_expired_is_posted_again(desk: Desk) -> None:
                     seen.append((body["reason"], body["count"]))
 
     assert seen == [("PartitionUnavailable", 1), ("Available", 1), ("PartitionUnavailable", 1)]
+
+
+@pytest.mark.requirement("R473")
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_what_is_taken_back_while_it_is_being_written_does_not_stay(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    apply = desk.api.apply
+
+    async def slow(body: Status, **options: Any) -> Status:
+        if not begun.is_set():
+            begun.set()
+            await goes_on.wait()
+            if not arrives:
+                raise ApiError(503, "not now")
+        return await apply(body, **options)
+
+    monkeypatch.setattr(desk.api, "apply", slow)
+    desk.start()
+    desk.put(0, ready("PartitionUnavailable"), current=ready("Available"))
+    await begun.wait()
+
+    # The partition is back, and the object still has the status of before.
+    desk.put(0, ready("Available"), current=ready("Available"))
+    goes_on.set()
+    await desk.idle()
+
+    status = desk.api.one("Queue", "q0")["status"]
+    assert status["conditions"][0]["reason"] == "Available"

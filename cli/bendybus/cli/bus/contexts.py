@@ -5,16 +5,19 @@ connection strings hold keys:
 
     {"current": "prod", "contexts": {"prod": {"connection_string": "Endpoint=…", "ca_file": "…"},
                                      "shop": {"kube_context": "…", "namespace": "…", "bus": "…"}}}
+
+Changed under the lock contexts.lock beside it, one command after another.
 """
 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from bendybus.cli.bus import file_lock
 from bendybus.cli.errors import CliError, NotFound, UsageError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -101,6 +104,20 @@ def read(environment: Mapping[str, str]) -> Contexts:
         raise CliError(
             f"{file} is not a file of contexts. Correct it, or delete it and add them again."
         ) from error
+
+
+def change(environment: Mapping[str, str], to: Callable[[Contexts], Contexts]) -> None:
+    """Replace what the file holds by what `to` makes of it; one process after another.
+
+    Raises CliError, and what `to` raises.
+    """
+    lock = path(environment).with_suffix(".lock")
+    try:
+        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file_lock.held(lock):
+            write(environment, to(read(environment)))
+    except OSError as error:
+        raise CliError(f"{lock}: {(error.strerror or 'cannot be locked').lower()}.") from error
 
 
 def _context(value: Mapping[str, Any]) -> Context:

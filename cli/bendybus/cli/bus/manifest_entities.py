@@ -51,7 +51,9 @@ class ManifestEntities:
         ]
         for topic in topics.topics(self._bus, runtime=False, orphaned=True):
             found.append(_existing(topic, topic.name))
-            for each in topics.subscriptions(self._bus, topic.name, runtime=False, orphaned=True):
+            for each in topics.subscriptions_of_listed(
+                self._bus, topic.name, runtime=False, orphaned=True
+            ):
                 name = subscription_name.compose(topic.name, each.name)
                 if name.lower() in with_rules:
                     each = topics.subscription(self._bus, topic.name, each.name, runtime=False)

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from bendybus.cli.bus.management import Management, chosen
 from bendybus.domain import subscription_name
+from bendybus.domain.errors import EntityNotFound
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.domain.topic_description import TopicDescription
@@ -43,6 +44,16 @@ def subscriptions(
         request.page_token = page.next_page_token
         if not page.next_page_token:
             return found
+
+
+def subscriptions_of_listed(
+    bus: Management, topic_name: str, *, orphaned: bool = False, runtime: bool = True
+) -> list[pb.Subscription]:
+    """Return the subscriptions of a topic of a list; none if it was deleted since."""
+    try:
+        return subscriptions(bus, topic_name, orphaned=orphaned, runtime=runtime)
+    except EntityNotFound:
+        return []
 
 
 def topic(bus: Management, name: str) -> pb.Topic:

@@ -5,7 +5,7 @@ read, which is any bus but a local one, has no rates.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,27 +27,36 @@ class Rates:
     outgoing: float = 0.0
 
 
-def counters(texts: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Return what front ends count together, from their metrics."""
+def counters(text: str) -> Counters:
+    """Return what a front end counts, from its metrics."""
     found: dict[str, tuple[float, float]] = {}
-    for text in texts:
-        for way, label, value in _SAMPLE.findall(text):
-            name = _ESCAPED.sub(lambda each: {"n": "\n"}.get(each[1], each[1]), label).lower()
-            before = found.get(name, (0.0, 0.0))
-            count = float(value)
-            more = (count, 0.0) if way == "incoming" else (0.0, count)
-            found[name] = (before[0] + more[0], before[1] + more[1])
+    for way, label, value in _SAMPLE.findall(text):
+        name = _ESCAPED.sub(lambda each: {"n": "\n"}.get(each[1], each[1]), label).lower()
+        incoming, outgoing = found.get(name, (0.0, 0.0))
+        if way == "incoming":
+            incoming += float(value)
+        else:
+            outgoing += float(value)
+        found[name] = (incoming, outgoing)
     return found
 
 
-def rates(before: Counters, after: Counters, seconds: float) -> dict[str, Rates]:
-    """Return the rates between two readings; a front end that was restarted counts from 0."""
+def rates(
+    before: Mapping[str, Counters], after: Mapping[str, Counters], seconds: float
+) -> dict[str, Rates]:
+    """Return the rates between two readings of all front ends, those of each added up.
 
-    def rate(old: float, new: float) -> float:
-        return max(0.0, new - old if new >= old else new) / seconds if seconds > 0 else 0.0
-
-    found = {}
-    for name, (incoming, outgoing) in after.items():
-        old = before.get(name, (0.0, 0.0))
-        found[name] = Rates(rate(old[0], incoming), rate(old[1], outgoing))
+    One that was restarted counts from 0; one that did not answer twice adds nothing.
+    """
+    found: dict[str, Rates] = {}
+    for front_end in before.keys() & after.keys():
+        for name, counts in after[front_end].items():
+            old = before[front_end].get(name, (0.0, 0.0))
+            incoming, outgoing = (_rate(*pair, seconds) for pair in zip(old, counts, strict=True))
+            others = found.get(name, Rates())
+            found[name] = Rates(others.incoming + incoming, others.outgoing + outgoing)
     return found
+
+
+def _rate(old: float, new: float, seconds: float) -> float:
+    return max(0.0, new - old if new >= old else new) / seconds if seconds > 0 else 0.0

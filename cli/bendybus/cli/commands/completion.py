@@ -44,7 +44,7 @@ def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
             for topic in _topics(bus)
             # Of the topics that the word may still become, which is a call for each.
             if _may_become(incomplete, topic)
-            for name in _subscriptions(bus, topic)
+            for name in _names(topics.subscriptions_of_listed(bus, topic, runtime=False))
         ]
         return [*_queues(bus), *within]
 
@@ -95,7 +95,11 @@ def _topics(bus: Management) -> list[str]:
 
 
 def _subscriptions(bus: Management, topic: str) -> list[str]:
-    return [each.name for each in topics.subscriptions(bus, topic, runtime=False)]
+    return _names(topics.subscriptions(bus, topic, runtime=False))
+
+
+def _names(found: Iterable[Any]) -> list[str]:
+    return [each.name for each in found]
 
 
 def _may_become(incomplete: str, topic: str) -> bool:

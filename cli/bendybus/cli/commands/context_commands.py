@@ -8,7 +8,7 @@ import typer
 from bendybus.cli import endpoint
 from bendybus.cli.bus import bus_choice, contexts
 from bendybus.cli.bus.bus_choice import Choice
-from bendybus.cli.bus.contexts import Context
+from bendybus.cli.bus.contexts import Context, Contexts
 from bendybus.cli.commands import completion
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
@@ -46,7 +46,7 @@ def context_use(
     """Use a context for all commands that name no bus themselves."""
     if bool(name) == none:
         raise UsageError("context use: must have a NAME or --none.")
-    contexts.write(os.environ, contexts.read(os.environ).use(name))
+    contexts.change(os.environ, lambda found: found.use(name))
     facts = {"name": name or None, "in_use": bool(name)}
     printing.result(facts, f"context {name!r}: in use" if name else "no context is in use", output)
     if os.environ.get(bus_choice.VARIABLE):
@@ -62,8 +62,11 @@ def context_add(
 ) -> None:
     """Add the bus of --connection-string (or its variable), or of --kube, as a context."""
     made = _context_of(context.obj)
-    found = contexts.read(os.environ).add(name, made)
-    contexts.write(os.environ, found.use(name) if use else found)
+
+    def added(found: Contexts) -> Contexts:
+        return found.add(name, made).use(name if use else found.current)
+
+    contexts.change(os.environ, added)
     facts = {"name": name, "in_use": use, "bus": _where(made)}
     in_use = ", and is in use" if use else f"; bendybus context use {name} uses it"
     printing.result(facts, f"context {name!r}: added{in_use}", output)
@@ -72,7 +75,7 @@ def context_add(
 @context_app.command("remove")
 def context_remove(name: ContextName, output: OutputOption = Output.TABLE) -> None:
     """Remove a context; the bus itself stays as it is."""
-    contexts.write(os.environ, contexts.read(os.environ).remove(name))
+    contexts.change(os.environ, lambda found: found.remove(name))
     facts: dict[str, Any] = {"name": name, "removed": True}
     printing.result(facts, f"context {name!r}: removed", output)
 

@@ -122,8 +122,13 @@ def _files_left(folder: Path, role: Role, number: int | None) -> list[LogFile]:
     if role is Role.PARTITION:
         found = [each for each in found if each.process.startswith("partition-server")]
     elif role is Role.FRONTEND:
-        names = ("frontend",) if number is None else (f"frontend-{number}", "frontend")
-        found = [each for each in found if each.process.startswith(names)]
+        # The only front end of a bus has no number.
+        names = {f"frontend-{number}", "frontend" if number == 0 else ""}
+        found = [
+            each
+            for each in found
+            if each.process in names or (number is None and each.process.startswith("frontend"))
+        ]
     if not found:
         raise NotFound(f"{folder / 'logs'} has no such log. Start a bus with bendybus up.")
     return found

@@ -13,7 +13,7 @@ import typer
 from bendybus.cli.bus import bus_choice, topics, traffic
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
-from bendybus.cli.bus.traffic import Rates
+from bendybus.cli.bus.traffic import Counters, Rates
 from bendybus.cli.commands.entity_commands import connected
 from bendybus.cli.errors import CliError
 from bendybus.cli.local import control
@@ -64,11 +64,11 @@ def top(
     urls = _metrics_urls(context.obj)
     live = sys.stdout.isatty() and not once and not output.structured
     with connected(context) as bus:
-        before, at = _counters(urls), time.monotonic()
+        before, at = _readings(urls), time.monotonic()
         while True:
             # Rates need two readings.
             time.sleep(interval)
-            after, now = _counters(urls), time.monotonic()
+            after, now = _readings(urls), time.monotonic()
             rates = traffic.rates(before, after, now - at) if urls else None
             rows = sorted(_rows(bus, rates), key=lambda row: row.order)
             if live:
@@ -120,7 +120,7 @@ def _rows(bus: Management, rates: dict[str, Rates] | None) -> list[Row]:
     found = [_row("Queue", each.name, each, rates) for each in bus.queues(runtime=True)]
     for topic in topics.topics(bus):
         found.append(_row("Topic", topic.name, topic, rates))
-        for each in topics.subscriptions(bus, topic.name):
+        for each in topics.subscriptions_of_listed(bus, topic.name):
             name = subscription_name.compose(topic.name, each.name)
             found.append(_row("Subscription", name, each, rates))
     return found
@@ -156,8 +156,9 @@ def _metrics_urls(choice: Choice) -> list[str]:
     return [each["metrics"] for each in processes if each["role"] == "frontend"]
 
 
-def _counters(urls: Sequence[str]) -> dict[str, tuple[float, float]]:
-    return traffic.counters(filter(None, map(_text, urls)))
+def _readings(urls: Sequence[str]) -> dict[str, Counters]:
+    """Return what each front end that answers counts."""
+    return {url: traffic.counters(text) for url in urls if (text := _text(url))}
 
 
 def _text(url: str) -> str:
@@ -167,6 +168,6 @@ def _text(url: str) -> str:
         with opener.open(url, timeout=_METRICS_S) as answer:
             text: bytes = answer.read()
     except (urllib.error.URLError, OSError):
-        # It starts again at the moment: what it counts then begins at 0.
+        # It starts again at the moment: it has no rates until it was read twice.
         return ""
     return text.decode("utf-8", "replace")

@@ -178,10 +178,9 @@ def show(
     if within:
         shown = [topics.subscription(bus, name, within)]
     else:
-        of = [name] if name else [each.name for each in topics.topics(bus, orphaned=True)]
-        shown = [
-            each for topic in of for each in topics.subscriptions(bus, topic, orphaned=orphaned)
-        ]
+        of = topics.subscriptions if name else topics.subscriptions_of_listed
+        listed = [name] if name else [each.name for each in topics.topics(bus, orphaned=True)]
+        shown = [each for topic in listed for each in of(bus, topic, orphaned=orphaned)]
     topic_views.show_subscriptions(shown, output)
 
 

@@ -78,8 +78,8 @@ class PartitionLink:
         self.knows_sessions = False
         # The warnings in its last answer.
         self.conditions: tuple[str, ...] = ()
-        # Why its last answer could not be parsed, "" if it could.
-        self.invalid_answer = ""
+        # Why its last answer to a method could not be parsed, "" if it could; and that method.
+        self.invalid_answer = self._invalid_method = ""
         self._logged: set[str] = set()
         # Number of calls so far.
         self.asked = 0
@@ -124,7 +124,7 @@ class PartitionLink:
         except BusError as error:
             return error.message
         except InvalidAnswer as error:
-            self._note_invalid(error)
+            self._note_invalid(error, partition_channel.WATCH)
             return f"its answer cannot be parsed: {error}"
         return "it closed the stream"
 
@@ -168,8 +168,8 @@ class PartitionLink:
                 await self._read(heard, LARGE_S, large=True)
             await asyncio.sleep(READ_AGAIN_S)
 
-    def _note_invalid(self, error: InvalidAnswer) -> None:
-        """Note an answer that cannot be parsed; each kind is logged once."""
+    def _note_invalid(self, error: InvalidAnswer, method: str) -> None:
+        """Note an answer to a method that cannot be parsed; each kind is logged once."""
         if str(error) not in self._logged and len(self._logged) < LOGGED_MAX:
             self._logged.add(str(error))
             logger.error(
@@ -179,7 +179,7 @@ class PartitionLink:
                 str(error),
                 extra={"partition": self.partition, "action": "invalid-answer"},
             )
-        self.invalid_answer = str(error)
+        self.invalid_answer, self._invalid_method = str(error), method
 
     async def close(self) -> None:
         """Close the connection; `run` does this itself."""
@@ -188,13 +188,7 @@ class PartitionLink:
 
     async def commit(self, request: entity_pb2.CommitEntityRequest) -> Entity:
         """Have the registrar commit a change; only on partition 0. Raises BusError."""
-        try:
-            return await self._ask(partition_channel.COMMIT, request, answers.committed)
-        except InvalidAnswer as error:
-            self._note_invalid(error)
-            raise PartitionUnavailable(
-                f"partition {self.partition}: its answer cannot be parsed: {error}"
-            ) from error
+        return await self._ask_for_change(partition_channel.COMMIT, request, answers.committed)
 
     async def copy(self, entries: Sequence[Entity]) -> None:
         """Give the partition entries that the registrar committed. Raises BusError.
@@ -202,7 +196,19 @@ class PartitionLink:
         One queue's, or some of topics and subscriptions, in the order of their changes.
         """
         request = catalogue.apply_request(self.partition, entries)
-        await self._ask(partition_channel.APPLY, request, lambda _: None)
+        await self._ask_for_change(partition_channel.APPLY, request, lambda _: None)
+
+    async def _ask_for_change(
+        self, method: str, request: Message, read: Callable[[bytes], Value]
+    ) -> Value:
+        """Return the answer to a change; one that cannot be parsed is none. Raises BusError."""
+        try:
+            return await self._ask(method, request, read)
+        except InvalidAnswer as error:
+            self._note_invalid(error, method)
+            raise PartitionUnavailable(
+                f"partition {self.partition}: its answer cannot be parsed: {error}"
+            ) from error
 
     async def catalogue(self) -> list[Entity] | None:
         """Return the partition's whole catalogue, None if it does not answer."""
@@ -231,7 +237,7 @@ class PartitionLink:
             found = await self._all_counts(uids)
         except (BusError, InvalidAnswer) as error:
             if isinstance(error, InvalidAnswer):
-                self._note_invalid(error)
+                self._note_invalid(error, partition_channel.COUNTS)
             self._answers = False
             self._show(str(error))
             await asyncio.sleep(self._pause_s)
@@ -276,20 +282,23 @@ class PartitionLink:
         self.asked += 1
         try:
             try:
-                return self._timed(read, await self._channel.ask(method, request, self._timeout_s))
+                answer = await self._channel.ask(method, request, self._timeout_s)
             except AnswerTooLarge:
                 async with self._channel.for_large():
-                    return self._timed(
-                        read,
-                        await self._channel.ask(method, request, self._timeout_s, large=True),
-                    )
+                    answer = await self._channel.ask(method, request, self._timeout_s, large=True)
+                    found = self._timed(read, answer)
+            else:
+                found = self._timed(read, answer)
+            if method == self._invalid_method:
+                self.invalid_answer = ""
+            return found
         except grpc.RpcError as error:
-            found = _bus_error(error)
-            if found.retryable:
+            refusal = _bus_error(error)
+            if refusal.retryable:
                 raise PartitionUnavailable(
-                    f"partition {self.partition} does not answer: {found.message}"
+                    f"partition {self.partition} does not answer: {refusal.message}"
                 ) from error
-            raise found from error
+            raise refusal from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._closed or (task is not None and task.cancelling()):

@@ -363,6 +363,7 @@ def _deletion_of(view: EntityView) -> ManifestDeletion:
         view.key.namespace,
         view.deletion_policy,
         with_messages=view.annotations.get(names.ALLOW_DELETION_ANNOTATION) == "true",
+        created_at=view.created_at,
     )
 
 

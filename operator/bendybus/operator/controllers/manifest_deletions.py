@@ -163,7 +163,7 @@ class ManifestDeletions:
             raise
 
     async def _as_seen(self, deletion: ManifestDeletion, link: BusLink) -> ManifestDeletion:
-        """Return the deletion; Delete becomes Retain when its Kubernetes namespace is deleted.
+        """Return the deletion; Delete becomes Retain when its Kubernetes namespace was deleted.
 
         And when that may not use the bus any more: the bus's owner took its rights away; and when
         the entity holds messages: they came after the webhook had looked, while the bus was paused
@@ -174,7 +174,7 @@ class ManifestDeletions:
         if not plan.may_use(deletion.namespace, self._cache.buses.get(self._bus)):
             return deletion.retained()
         namespace = await self._api.get("Namespace", "", deletion.namespace)
-        if namespace is None or "deletionTimestamp" in namespace["metadata"]:
+        if plan.is_deleted_with(namespace, deletion):
             return deletion.retained()
         if not deletion.with_messages and await self._holds_messages(deletion, link):
             return deletion.retained()

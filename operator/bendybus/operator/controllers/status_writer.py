@@ -94,6 +94,8 @@ class StatusWriter:
         # Written statuses whose event may not have arrived yet, and until when they count as
         # the object's status.
         self._fresh: dict[_Target, tuple[_Status, float]] = {}
+        # What is being written now: if it arrives, it is what the object has.
+        self._in_flight: tuple[_Target, _Status] | None = None
         self._wake = asyncio.Event()
         self.written = 0
         self.failed = 0
@@ -123,6 +125,8 @@ class StatusWriter:
         self._wake.set()
 
     def _as_written(self, target: _Target, current: _Status) -> _Status:
+        if self._in_flight is not None and self._in_flight[0] == target:
+            return self._in_flight[1]
         fresh = self._fresh.get(target)
         if fresh is None or fresh[1] < asyncio.get_running_loop().time():
             return current
@@ -185,7 +189,7 @@ class StatusWriter:
             "status": dict(status),
         }
         try:
-            await self._api.apply(body, subresource="status", manager=STATUS_MANAGER)
+            await self._apply(target, status, body)
             self.written += 1
             return True
         except ApiError as error:
@@ -204,6 +208,13 @@ class StatusWriter:
                     self._urgent.put(target, status, before)
                 await asyncio.sleep(self._retry_s)
             return False
+
+    async def _apply(self, target: _Target, status: _Status, body: dict[str, Any]) -> None:
+        self._in_flight = (target, status)
+        try:
+            await self._api.apply(body, subresource="status", manager=STATUS_MANAGER)
+        finally:
+            self._in_flight = None
 
     async def _note(self, target: _Target, status: _Status) -> None:
         """Post an Event, for `kubectl describe`, or count it; losing one is no harm."""

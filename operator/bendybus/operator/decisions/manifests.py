@@ -43,6 +43,8 @@ class View:
     deleting: bool
     problems: tuple[str, ...]
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    # As the API server writes it, "" if it does not.
+    created_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ def _common(body: Body) -> dict[str, Any]:
         "annotations": dict(metadata.get("annotations") or _EMPTY),
         "deleting": "deletionTimestamp" in metadata,
         "status": body.get("status") or {},
+        "created_at": metadata.get("creationTimestamp", ""),
     }
 
 

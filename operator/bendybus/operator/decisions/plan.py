@@ -4,10 +4,10 @@ One step at a time: once it is carried out, the catalogue has changed and the ne
 registrar validates each step again.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
@@ -56,6 +56,8 @@ class ManifestDeletion:
     policy: DeletionPolicy
     # Also with messages: the manifest was annotated so.
     with_messages: bool = False
+    # When the manifest was created, as Kubernetes writes it; "": not known.
+    created_at: str = ""
 
     def retained(self) -> "ManifestDeletion":
         """Return the same deletion with policy Retain."""
@@ -124,6 +126,17 @@ def may_use(namespace: str, bus: BusView | None) -> bool:
     if bus is None or bus.manifest is None:
         return bus is None or namespace == bus.key.namespace
     return namespace in (*bus.manifest.spec.allowed_namespaces, bus.key.namespace)
+
+
+def is_deleted_with(namespace: Mapping[str, Any] | None, deletion: ManifestDeletion) -> bool:
+    """Whether a manifest was deleted with its Kubernetes namespace, as that is now.
+
+    One of the same name may have been created since: it is younger than the manifest.
+    """
+    if namespace is None or "deletionTimestamp" in namespace["metadata"]:
+        return True
+    created_at = str(namespace["metadata"].get("creationTimestamp", ""))
+    return bool(deletion.created_at) and created_at > deletion.created_at
 
 
 def check_place(view: EntityView, bus: BusView | None) -> Decision | None:
