@@ -83,13 +83,14 @@ def test_the_next_batch_is_stored_also_where_its_rows_are_the_same() -> None:
     assert totals.stored == 40
 
 
-@pytest.mark.requirement("R297")
-def test_an_earlier_batch_is_not_written_after_a_later_one() -> None:
+@pytest.mark.requirement("R297", "R479")
+@pytest.mark.parametrize(("run", "later"), [("", ""), ("one", "one"), ("one", "two")])
+def test_an_earlier_batch_is_not_written_after_a_later_one(run: str, later: str) -> None:
     entity = MemoryEntity()
-    write(entity, rows(*BODIES), epoch=2)
+    write(entity, rows(*BODIES), epoch=2, run=run)
 
     with pytest.raises(RowsChangedError, match="a later batch of this query was written already"):
-        write(entity, rows("old"), epoch=1)
+        write(entity, rows("old"), epoch=1, run=later)
 
 
 @pytest.mark.requirement("R297")

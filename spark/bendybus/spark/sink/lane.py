@@ -53,6 +53,16 @@ class Frame:
         )
 
 
+def check_epoch(where: str, epoch: int, fence: Fence) -> None:
+    """Raise RowsChangedError if an epoch is before the one that a fence is of."""
+    if fence.epoch > epoch:
+        raise RowsChangedError(
+            f"{where}: a later batch of this query was written already; another run of it is "
+            "active, or its checkpoint was set back. Run it once, or use another "
+            "checkpointLocation."
+        )
+
+
 class Lane:
     """What one task has for one partition. `fence`: what an earlier attempt left."""
 
@@ -63,12 +73,7 @@ class Lane:
 
     def __init__(self, where: str, epoch: int, fence: Fence) -> None:
         """Raises RowsChangedError if the partition knows a later epoch."""
-        if fence.epoch > epoch:
-            raise RowsChangedError(
-                f"{where}: a later batch of this query was written already; another run of it is "
-                "active, or its checkpoint was set back. Run it once, or use another "
-                "checkpointLocation."
-            )
+        check_epoch(where, epoch, fence)
         self._where = where
         self._epoch = epoch
         self._hash = hashlib.blake2b(digest_size=MARK_BYTES)

@@ -52,8 +52,12 @@ class RepeatedBatch:
         self._said = False
 
     def begun_by_another_run(self) -> bool:
-        """Claim the batch for this run; return whether another one was first."""
+        """Claim the batch for this run; return whether another one was first.
+
+        Raises RowsChangedError if a later batch was begun already.
+        """
         found = self._note("run")
+        lane.check_epoch(self._target.path, self._attempt.epoch, found)
         if found.epoch != self._attempt.epoch:
             self._move("run", Fence(self._attempt.epoch, 1, self._run))
             # Another task may have been first, of whatever run.
