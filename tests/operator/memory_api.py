@@ -6,7 +6,7 @@ another applied it, too. Lists are replaced whole, but for those with a `name` i
 
 import copy
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from bendybus.operator.decisions.storage import amount
@@ -56,6 +56,16 @@ class MemoryKubernetesApi:
             if of_kind == kind
             and namespace in ("", place)
             and wanted.items() <= (body["metadata"].get("labels") or {}).items()
+        ]
+
+    async def statuses(
+        self, kind: str, namespace: str, *, labels: str, most: int
+    ) -> Sequence[Body]:
+        """Return name and status of up to `most` objects that have the labels."""
+        found = await self.list(kind, namespace, labels=labels)
+        return [
+            {"metadata": {"name": body["metadata"]["name"]}, "status": body.get("status") or {}}
+            for body in found[:most]
         ]
 
     async def watch(self, kind: str, namespace: str, *, labels: str, version: str) -> Changes:

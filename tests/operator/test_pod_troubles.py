@@ -1,11 +1,17 @@
 """What keeps pods from running, in a sentence."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from bendybus.operator.controllers import bus_reconciler
+from bendybus.operator.controllers.bus_reconciler import BusReconciler
 from bendybus.operator.decisions import pod_troubles
 from bendybus.operator.decisions.pod_troubles import TEXT_CHARS_MAX, PodTrouble
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.api import RealKubernetesApi
+from bendybus.operator.settings import Settings
+from tests.operator.manifests import BUS
 
 ELSEWHERE = "partition-03.db belongs elsewhere: format 13 instead of 12"
 
@@ -101,3 +107,26 @@ def test_what_is_stuck_comes_first_and_texts_are_bounded_and_printable() -> None
     assert first.stuck
     assert first.text.isprintable()
     assert len(first.text) < TEXT_CHARS_MAX + 60
+
+
+@pytest.mark.requirement("R480")
+async def test_pods_that_a_tenant_labelled_are_read_few_at_a_time_and_not_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, str]] = []
+
+    async def call(verb: str, path: str, query: dict[str, str]) -> Any:
+        asked.append(dict(query))
+        pods = [pod(f"p{n}") | {"spec": "large"} for n in range(int(query.get("limit", 10_000)))]
+        return {"kind": "PodList", "items": pods, "metadata": {"continue": f"after-{len(asked)}"}}
+
+    real = RealKubernetesApi.__new__(RealKubernetesApi)
+    monkeypatch.setattr(real, "_call", call)
+    buses = BusReconciler(real, Settings(), cast(Any, None), cast(Any, None))
+
+    assert await buses.pod_troubles(BUS) == []
+
+    assert sum(int(each["limit"]) for each in asked) == bus_reconciler.PODS_MAX
+    assert max(int(each["limit"]) for each in asked) <= 10
+    assert asked[1]["continue"] == "after-1"
+    assert all(names.BUS_LABEL in each["labelSelector"] for each in asked)

@@ -127,14 +127,12 @@ class BusLink:
     def _note_rules(self, entries: Iterable[Entity]) -> None:
         """Raise InvalidAnswer when the bus would have more rules than any can.
 
-        Of what is news only: a partition that was away sends rules that others replaced since, and
-        could not be given those if it were not taken for reachable.
+        Of what is news only: a partition that was away may send many that were replaced since.
         """
         numbers = {
             entry.key: len(getattr(entry.description, "rules", ()))
             for entry in entries
-            if (known := self.directory.entry(entry.key)) is None
-            or entry.generation > known.generation
+            if (old := self.directory.entry(entry.key)) is None or entry.generation > old.generation
         }
         found = self._rules | {key: number for key, number in numbers.items() if number}
         if sum(found.values()) > answers.RULES_MAX:

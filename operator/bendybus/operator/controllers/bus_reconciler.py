@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 Body = dict[str, Any]
 HANDOVER_MANAGER: Final = "bendybus-operator-replicas"
 # Kinds of optional objects, which are deleted when the manifest no longer requests them.
+# More pods than any bus has; others with its labels are somebody's own.
+PODS_MAX: Final = 250
 PRUNED: Final = ("PodDisruptionBudget", "HorizontalPodAutoscaler")
 
 
@@ -171,7 +173,8 @@ class BusReconciler:
         """Return what keeps the pods of a bus from running. Raises ApiError."""
         labels = names.bus_labels(bus)
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        return pod_troubles.of_pods(await self._api.list("Pod", bus.namespace, labels=selector))
+        found = await self._api.statuses("Pod", bus.namespace, labels=selector, most=PODS_MAX)
+        return pod_troubles.of_pods(found)
 
     async def certificates_of(self, bus: ObjectKey) -> CertificateExpiry:
         """Return when the certificates of a bus expire, of any issuer. Raises ApiError."""

@@ -6,7 +6,7 @@ The client blocks, so calls run in a few threads of their own. Errors of the cli
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -21,6 +21,8 @@ THREADS: Final = 4
 TIMEOUT_S: Final = 20
 PAGE: Final = 500
 WATCH_PAGE: Final = 100
+# Of objects that tenants make as large as they like, some MB each.
+STATUS_PAGE: Final = 10
 # How long one poll of a watch waits; shorter than TIMEOUT_S.
 WATCH_S: Final = 5
 WATCHERS: Final = 4
@@ -83,6 +85,14 @@ class KubernetesApi(Protocol):
 
     async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Body]:
         """Return all objects of a kind, of all namespaces if none is named. Raises ApiError."""
+
+    async def statuses(
+        self, kind: str, namespace: str, *, labels: str, most: int
+    ) -> Sequence[Body]:
+        """Return name and status of up to `most` objects that have the labels. Raises ApiError.
+
+        Few of them are in memory as a whole.
+        """
 
     async def watch(self, kind: str, namespace: str, *, labels: str, version: str) -> Changes:
         """Wait a few seconds for changes since `version`; "" begins with all objects.
@@ -147,6 +157,25 @@ class RealKubernetesApi:
                 version, name = answer.get("apiVersion"), answer["kind"].removesuffix("List")
                 return [{"apiVersion": version, "kind": name, **item} for item in items]
             query["continue"] = more
+
+    async def statuses(
+        self, kind: str, namespace: str, *, labels: str, most: int
+    ) -> Sequence[Body]:
+        """Return name and status of up to `most` objects that have the labels."""
+        found: list[Body] = []
+        query = {"labelSelector": labels}
+        while len(found) < most:
+            query["limit"] = str(min(STATUS_PAGE, most - len(found)))
+            answer = await self._call("GET", path_of(kind, namespace), query)
+            found += [
+                {"metadata": {"name": each["metadata"]["name"]}, "status": each.get("status") or {}}
+                for each in answer.get("items") or []
+            ]
+            more = answer["metadata"].get("continue")
+            if not more:
+                break
+            query["continue"] = more
+        return found
 
     async def watch(self, kind: str, namespace: str, *, labels: str, version: str) -> Changes:
         """Wait a few seconds for changes since `version`; "" begins with all objects."""
