@@ -125,7 +125,7 @@ class PartitionChannel:
 
     @contextlib.asynccontextmanager
     async def for_large(self) -> AsyncIterator[None]:
-        """Wait until nobody else of the bus reads a large answer."""
+        """Wait until no other caller of the bus reads a large answer."""
         async with self._large:
             yield
 

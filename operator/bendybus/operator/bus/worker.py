@@ -208,7 +208,7 @@ class Worker(grpc.GenericRpcHandler):
             used.idle_since_s = time.monotonic()
 
     async def _close_idle(self) -> None:
-        """Close channels that nobody uses any more: of deleted buses, or former certificates."""
+        """Close channels without callers: of deleted buses, or of former certificates."""
         before_s = time.monotonic() - IDLE_S
         if self._looked_s > before_s:
             return

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 Body = dict[str, Any]
 HANDOVER_MANAGER: Final = "bendybus-operator-replicas"
 # Kinds of optional objects, which are deleted when the manifest no longer requests them.
-# More pods than any bus has; others with its labels are somebody's own.
+# More than any bus has; further pods with its labels are ignored.
 PODS_MAX: Final = 250
 PRUNED: Final = ("PodDisruptionBudget", "HorizontalPodAutoscaler")
 

@@ -188,7 +188,7 @@ def _writing(
                 found = list(captured_files.write(rows, layout, store, kept))
             except OSError as error:
                 raise PipelineError(
-                    f"--out: {out} cannot be written: {error}; mend that, and start again with the "
+                    f"--out: {out} cannot be written: {error}; fix that, and start again with the "
                     "same checkpoint"
                 ) from error
         yield pa.RecordBatch.from_arrays(
