@@ -33,9 +33,9 @@ from bendybus.operator.settings import Settings
 logger = logging.getLogger(__name__)
 Body = dict[str, Any]
 HANDOVER_MANAGER: Final = "bendybus-operator-replicas"
-# Kinds of optional objects, which are deleted when the manifest no longer requests them.
 # More than any bus has; further pods with its labels are ignored.
 PODS_MAX: Final = 250
+# Kinds of optional objects, which are deleted when the manifest no longer requests them.
 PRUNED: Final = ("PodDisruptionBudget", "HorizontalPodAutoscaler")
 
 
