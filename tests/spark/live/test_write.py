@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from bendybus.spark import data_source
 from tests.integration.processes import Bus
 from tests.spark.live.queues import Queue
 
@@ -341,6 +340,9 @@ def test_writes_are_started_in_other_threads_several_at_once(new_queue: NewQueue
 
     def one(number: int) -> None:
         try:
+            # Only where Spark is: `make mutants` imports this file without it.
+            from bendybus.spark import data_source
+
             data_source.activate(queue.spark)
             rows = queue.spark.range(0, 100, 1, 2).selectExpr(f"concat('m{number}-', id) body")
             write(queue, rows, idempotencyKey=f"load {number}", tasks="2")
