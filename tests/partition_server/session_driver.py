@@ -1,5 +1,6 @@
 """Drives a session-aware queue of one partition: what receivers of sessions do."""
 
+import dataclasses
 from typing import Any
 
 from bendybus.domain.disposition import Disposition
@@ -26,6 +27,8 @@ from bendybus.partition_server.state.commands import (
     Transact,
     Withdraw,
 )
+from bendybus.partition_server.state.session_lock import SessionLock
+from bendybus.partition_server.state.session_queue import SessionQueue
 from tests.partition_server.driver import Driver
 from tests.partition_server.transacting import ID
 
@@ -140,3 +143,16 @@ def transact(sessions: Sessions, *parts: Append | Settle, id_: bytes = ID) -> li
     own = [each for each in answers if isinstance(each, Transacted)]
     assert len(own) == 1, answers
     return own + [each for each in answers if each is not own[0]]
+
+
+def held(sessions: Sessions) -> SessionLock:
+    """Return the lock of the only session that has one."""
+    queue = next(iter(sessions.driver.partition.state.queues))
+    assert isinstance(queue, SessionQueue)
+    [lock] = queue.held.values()
+    return lock
+
+
+def picture(lock: SessionLock) -> list[Any]:
+    """Return all that there is to know of a lock."""
+    return [getattr(lock, each.name) for each in dataclasses.fields(lock)]

@@ -1,6 +1,5 @@
 """Who a session is for: its token leads to it for callers who were checked for its entity."""
 
-import dataclasses
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +16,7 @@ from bendybus.partition_server.state.commands import (
     SetSessionState,
     ToldSession,
 )
-from bendybus.partition_server.state.session_lock import SessionLock
-from bendybus.partition_server.state.session_queue import SessionQueue
-from tests.partition_server.session_driver import Sessions, payloads
+from tests.partition_server.session_driver import Sessions, held, payloads, picture
 
 OTHER, OWN = "uid-of-another", "uid-orders"
 REQUESTS: dict[str, Callable[[bytes, str], Any]] = {
@@ -30,19 +27,6 @@ REQUESTS: dict[str, Callable[[bytes, str], Any]] = {
     "renew": lambda token, uid: RenewSession("thief", 1, token, uid),
     "set state": lambda token, uid: SetSessionState("r", token, b"x", uid),
 }
-
-
-def held(sessions: Sessions) -> SessionLock:
-    """Return the lock of the only session that has one."""
-    queue = next(iter(sessions.driver.partition.state.queues))
-    assert isinstance(queue, SessionQueue)
-    [lock] = queue.held.values()
-    return lock
-
-
-def picture(lock: SessionLock) -> list[Any]:
-    """Return all that there is to know of a lock."""
-    return [getattr(lock, each.name) for each in dataclasses.fields(lock)]
 
 
 @pytest.mark.requirement("R322")

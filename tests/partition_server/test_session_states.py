@@ -20,17 +20,26 @@ from bendybus.partition_server.state.answers import (
 )
 from bendybus.partition_server.state.commands import (
     AcceptSession,
+    AttachSession,
     CloseSession,
     ConfirmSession,
     DeleteMessages,
     GetSessionState,
     ListSessions,
+    RenewSession,
     SetSessionState,
     Settle,
 )
 from bendybus.partition_server.state.session_queue import SessionQueue
 from tests.partition_server.driver import Driver
-from tests.partition_server.session_driver import LOCK_MS, Sessions, payloads, settle
+from tests.partition_server.session_driver import (
+    LOCK_MS,
+    Sessions,
+    held,
+    payloads,
+    picture,
+    settle,
+)
 
 
 def keep(sessions: Sessions, token: bytes, state: bytes | None) -> Any:
@@ -240,6 +249,22 @@ def test_a_failed_commit_leaves_sessions_as_they_were(sessions: Sessions) -> Non
     sessions.close(token)
     assert sessions.driver.counts().locked == 0
     assert payloads(sessions.receive(sessions.accept("a"))) == [b"1", b"3"]
+
+
+@pytest.mark.requirement("R79")
+def test_several_changes_of_a_session_that_are_not_committed_leave_its_lock_as_it_was(
+    sessions: Sessions,
+) -> None:
+    sessions.send(("a", b"1"))
+    token = sessions.accept("a")
+    before = picture(held(sessions))
+    sessions.driver.mono_ms += 1_000
+
+    moves = [AttachSession(stream, 1, token) for stream in ("second", "third")]
+    fail(sessions, *moves, RenewSession("third", 2, token))
+
+    assert picture(held(sessions)) == before
+    assert payloads(sessions.receive(token)) == [b"1"]
 
 
 @pytest.mark.requirement("R79")
