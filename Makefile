@@ -79,7 +79,7 @@ chaos: install ## Break a bus by seeds under load and judge the history: ARGS="-
 	@$(PY) -m tests.chaos $(ARGS)
 
 .PHONY: mutants
-mutants: install ## Break the code at each requirement, and some of it mechanically: a test must fail (25 minutes)
+mutants: install spark-install ## Break the code at each requirement, and some of it mechanically: a test must fail (an hour)
 	@$(PY) -m tests.mutants $(ARGS)
 
 .PHONY: azure-samples

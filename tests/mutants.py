@@ -44,6 +44,9 @@ _LEFT_OUT: Final = shutil.ignore_patterns(
 TEST_S_MAX: Final = 240.0
 # Tests by their cost: those without real processes come first, and mostly suffice.
 STAGES: Final = ("not integration", "integration")
+# Last come those with real Spark, in the environment that has it.
+SPARK_TESTS: Final = "tests/spark/live/"
+SPARK_PYTHON: Final = ROOT / ".venv-spark" / "bin" / "python"
 MECHANICAL: Final = "mechanical"
 SAMPLE: Final = 40
 _FAILED, _NONE_CHOSEN = 1, 5
@@ -154,7 +157,10 @@ def stages_of(each: Break, proofs: Sequence[str], root: Path = ROOT) -> Stages:
     """Return what pytest is asked to run for a break, in turn."""
     if each.number == MECHANICAL:
         return mechanical_breaks.stages_of(each.file, root)
-    return [[*proofs, "-m", stage] for stage in STAGES] if proofs else []
+    with_spark = [proof for proof in proofs if proof.startswith(SPARK_TESTS)]
+    others = [proof for proof in proofs if not proof.startswith(SPARK_TESTS)]
+    stages = [[*others, "-m", stage] for stage in STAGES] if others else []
+    return [*stages, with_spark] if with_spark else stages
 
 
 def run(each: Break, root: Path, stages: Stages, unbroken: Unbroken) -> Outcome:
@@ -195,8 +201,9 @@ def _judged(root: Path, arguments: Sequence[str]) -> tuple[Verdict, str]:
 def _pytest(root: Path, arguments: Sequence[str]) -> tuple[int | None, str]:
     path = os.pathsep.join(str(root / room) for room in ROOMS)
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    python = SPARK_PYTHON if arguments[0].startswith(SPARK_TESTS) else sys.executable
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments],
+        [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments],
         cwd=root,
         env=environment,
         stdout=subprocess.PIPE,

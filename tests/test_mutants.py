@@ -110,6 +110,15 @@ def test_a_stage_without_tests_does_not_judge(tmp_path: Path) -> None:
     assert outcome.verdict is Verdict.SURVIVED
 
 
+def test_tests_with_real_spark_come_last() -> None:
+    live, own = "tests/spark/live/test_write.py::test_a", "tests/spark/test_claim.py::test_b"
+    each = Break("R1", "file", "old", "new")
+
+    assert mutants.stages_of(each, [live, own])[2:] == [[live]]
+    assert [live not in stage for stage in mutants.stages_of(each, [live, own])[:2]] == [True] * 2
+    assert mutants.stages_of(each, [live]) == [[live]]
+
+
 @pytest.mark.parametrize(
     ("verdict", "number", "strict", "wrong"),
     [
