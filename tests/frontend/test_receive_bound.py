@@ -1,10 +1,14 @@
 """The bound of all caches together, where many queues are received from and few hold anything."""
 
+from collections.abc import Sequence
+
 import pytest
 
+from bendybus.domain.limits import MB
 from bendybus.frontend.core import receive
+from bendybus.frontend.core.receive_actions import Action
 from bendybus.frontend.core.shared_cache import SharedCache
-from tests.frontend.test_receive import MB, Bus
+from tests.frontend.test_receive import Bus
 
 
 @pytest.mark.requirement("R454")
@@ -21,7 +25,7 @@ async def test_caches_that_hold_nothing_are_left_alone_when_others_hold_too_much
     bus.open("q202", owner="c202").ask(1, 1, 0, 60_000)
     perform = SharedCache.perform
 
-    def counted(self: SharedCache, actions: list[object]) -> None:
+    def counted(self: SharedCache, actions: Sequence[Action]) -> None:
         performed.append(self.entity.name)
         perform(self, actions)
 

@@ -338,7 +338,6 @@ class ReceiveDispatcher:
         """Give back what was cached longest ago while the caches hold too much."""
         held = self.held
         if held.total > HELD_BYTES_MAX:
-            # Those that hold nothing, mostly nearly all, cost nothing but this look.
             holding = [shared for shared in self._caches.values() if shared.cache.holds]
             for shared in sorted(holding, key=lambda shared: shared.cache.used_ms):
                 if held.total <= HELD_BYTES_MAX:
