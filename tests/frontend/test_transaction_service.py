@@ -22,6 +22,8 @@ Response = transaction_pb2.TransactResponse
 class Caller:
     """A caller with these rights on everything."""
 
+    policy = "p"
+
     def __init__(self, *rights: Operation) -> None:
         self._rights = rights
         self.asked: list[tuple[Operation, str]] = []

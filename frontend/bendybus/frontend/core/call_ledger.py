@@ -6,6 +6,7 @@ time. What streams hold is in `flow_control`. On the loop only; knows no protoco
 """
 
 import asyncio
+import sys
 from collections import Counter, OrderedDict, deque
 from typing import Any, Final, NamedTuple
 
@@ -37,14 +38,28 @@ RECEIVES: Final = Bounds(32 * MB, 64 * MB, 128 * MB)
 CALLS_MAX: Final = 10_000
 
 
+class _Waiting:
+    """The calls of one policy that wait for room, by connection; the one served last is the last.
+
+    `least_bytes`: no call that its connection has room for needs less.
+    """
+
+    def __init__(self) -> None:
+        self.calls: OrderedDict[Holder, deque[tuple[int, asyncio.Future[None]]]] = OrderedDict()
+        self.least_bytes = sys.maxsize
+
+
 class Room:
-    """Room of one kind. Calls that wait for it are served in order, each connection in turn."""
+    """Room of one kind.
+
+    Calls that wait for it are served in order: each policy, and each of its connections, in turn.
+    """
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._held: Counter[Any] = Counter()
-        # By connection; the one that was served last is the last.
-        self._waiting: OrderedDict[Holder, deque[tuple[int, asyncio.Future[None]]]] = OrderedDict()
+        # By policy; the one that was served last is the last.
+        self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
 
     @property
     def held(self) -> int:
@@ -53,47 +68,95 @@ class Room:
 
     def take(self, holder: Holder, size_bytes: int) -> bool:
         """Take room if there is some; return whether there was."""
-        if not self._fits(holder, size_bytes):
+        if not self._fits(self._levels(holder), size_bytes):
             return False
         self._count(holder, size_bytes)
         return True
 
     async def wait(self, holder: Holder, size_bytes: int) -> None:
         """Take room as soon as there is some."""
-        waiting = self._waiting.get(holder)
-        if waiting is None and self.take(holder, size_bytes):
+        waiting = self._waiting.get(holder.policy)
+        if (waiting is None or holder not in waiting.calls) and self.take(holder, size_bytes):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(holder, deque()).append((size_bytes, future))
+        if waiting is None:
+            waiting = self._waiting[holder.policy] = _Waiting()
+        call = (size_bytes, future)
+        waiting.calls.setdefault(holder, deque()).append(call)
+        self._note_least(waiting, holder)
         try:
             await future
         except asyncio.CancelledError:
-            if not future.cancelled():
+            if future.cancelled():
+                self._gave_up(holder, call)
+            else:
                 self.give(holder, size_bytes)
             raise
 
     def give(self, holder: Holder, size_bytes: int) -> None:
         """Give room back, to those who wait for it."""
         self._count(holder, -size_bytes)
+        waiting = self._waiting.get(holder.policy)
+        if waiting is not None and holder in waiting.calls:
+            self._note_least(waiting, holder)
+        self._serve()
+
+    def _gave_up(self, holder: Holder, call: "tuple[int, asyncio.Future[None]]") -> None:
+        """Forget a call that waits no longer; what is behind it may need less."""
+        waiting = self._waiting[holder.policy]
+        calls = waiting.calls[holder]
+        first = calls[0] is call
+        calls.remove(call)
+        if calls and first:
+            self._note_least(waiting, holder)
+            self._serve()
+        elif not calls:
+            self._forget(waiting, holder)
+
+    def _note_least(self, waiting: _Waiting, holder: Holder) -> None:
+        """Take note of what the first call of a connection needs, if that is what it waits for."""
+        size_bytes = waiting.calls[holder][0][0]
+        if self._fits(((holder, self._bounds.connection),), size_bytes):
+            waiting.least_bytes = min(waiting.least_bytes, size_bytes)
+
+    def _serve(self) -> None:
         turn = list(self._waiting)
         while turn:
-            turn = [each for each in turn if self._serve(each)]
+            turn = [each for each in turn if self._serve_one(each)]
 
-    def _serve(self, holder: Holder) -> bool:
-        """Serve one call of a connection; return whether another one may be served."""
-        waiting = self._waiting[holder]
-        while waiting and waiting[0][1].cancelled():
-            waiting.popleft()
-        if waiting:
-            size_bytes, future = waiting[0]
-            if not self.take(holder, size_bytes):
-                return False
-            waiting.popleft()
-            future.set_result(None)
-            self._waiting.move_to_end(holder)
-        if not waiting:
-            del self._waiting[holder]
-        return bool(waiting)
+    def _serve_one(self, policy: str) -> bool:
+        """Serve one call of a policy; return whether another one may be served.
+
+        Costs nothing while there is no room for the smallest, however many connections wait.
+        """
+        waiting = self._waiting[policy]
+        shared = self._levels(Holder(None, policy))[1:]
+        if not self._fits(shared, waiting.least_bytes):
+            return False
+        least_bytes = sys.maxsize
+        for holder, calls in waiting.calls.items():
+            size_bytes, future = calls[0]
+            # One that is cancelled is about to be forgotten.
+            if not future.cancelled() and self.take(holder, size_bytes):
+                calls.popleft()
+                future.set_result(None)
+                if not calls:
+                    return self._forget(waiting, holder)
+                waiting.calls.move_to_end(holder)
+                self._waiting.move_to_end(policy)
+                self._note_least(waiting, holder)
+                return True
+            if self._fits(((holder, self._bounds.connection),), size_bytes):
+                least_bytes = min(least_bytes, size_bytes)
+        waiting.least_bytes = least_bytes
+        return False
+
+    def _forget(self, waiting: _Waiting, holder: Holder) -> bool:
+        """Forget a connection of which no call waits; return whether others of its policy do."""
+        del waiting.calls[holder]
+        if not waiting.calls:
+            del self._waiting[holder.policy]
+        return bool(waiting.calls)
 
     def _levels(self, holder: Holder) -> tuple[tuple[Any, int], ...]:
         bounds = self._bounds
@@ -103,10 +166,9 @@ class Room:
             (None, bounds.all),
         )
 
-    def _fits(self, holder: Holder, size_bytes: int) -> bool:
+    def _fits(self, levels: tuple[tuple[Any, int], ...], size_bytes: int) -> bool:
         return all(
-            not self._held[name] or self._held[name] + size_bytes <= most
-            for name, most in self._levels(holder)
+            not self._held[name] or self._held[name] + size_bytes <= most for name, most in levels
         )
 
     def _count(self, holder: Holder, size_bytes: int) -> None:

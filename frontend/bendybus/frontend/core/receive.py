@@ -338,7 +338,8 @@ class ReceiveDispatcher:
         """Give back what was cached longest ago while the caches hold too much."""
         held = self.held
         if held.total > HELD_BYTES_MAX:
-            for shared in sorted(self._caches.values(), key=lambda shared: shared.cache.used_ms):
+            holding = [shared for shared in self._caches.values() if shared.cache.holds]
+            for shared in sorted(holding, key=lambda shared: shared.cache.used_ms):
                 if held.total <= HELD_BYTES_MAX:
                     break
                 shared.perform(shared.cache.give_back_all())

@@ -207,6 +207,11 @@ class Cache:
         """Return how many messages are held ready."""
         return len(self._messages)
 
+    @property
+    def holds(self) -> bool:
+        """Whether any message is held ready."""
+        return bool(self._messages)
+
     def give_back_all(self) -> list[Action]:
         """Give back what is held ready."""
         return self._messages.give_back(lambda chunk: True)

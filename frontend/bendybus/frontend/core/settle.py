@@ -197,6 +197,8 @@ class SettleDispatcher:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left_s):
                         await part[0].room()
+            # None may have waited for an answer when it began.
+            self._watch()
         settling.started = True
         self._finish(settling)
 

@@ -27,7 +27,8 @@ from bendybus.frontend.upstreams.transaction_calls import (
 )
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 
-# Open transactions, of one connection and of all, and the bytes that these keep.
+# Open transactions, of one connection and of all, and the bytes that these keep. One policy may
+# have all but a tenth of them.
 CLIENT_OPEN_MAX: Final = 500
 OPEN_MAX: Final = 5_000
 BYTES_MAX: Final = 256 * limits.MB
@@ -38,7 +39,7 @@ RETRY_S: Final = 0.05
 
 @dataclass(slots=True)
 class _Share:
-    """What a connection keeps open."""
+    """What a connection, or a policy, keeps open."""
 
     transactions: int = 0
     size_bytes: int = 0
@@ -50,6 +51,8 @@ class Open:
 
     client: str
     transaction: Transaction
+    # Of the caller; "" where there is none.
+    policy: str = ""
     size_bytes: int = 0
     # Why it was closed here, though its caller did not ask for that.
     ended: BusError | None = None
@@ -81,15 +84,19 @@ class TransactionDispatcher:
         self._metrics = metrics
         self._open: set[Open] = set()
         self._bytes = 0
+        # By connection, and by policy.
         self._shares: dict[str, _Share] = {}
+        self._policies: dict[str, _Share] = {}
 
-    def begin(self, transaction_id: bytes, *, client: str, age_ms: int = 0) -> Open:
+    def begin(
+        self, transaction_id: bytes, *, client: str, policy: str = "", age_ms: int = 0
+    ) -> Open:
         """Open a transaction of the connection `client`.
 
         `age_ms`: since its first operation, on another stream. Raises InvalidArgument, ServerBusy.
         """
         bounds.check_number("age_ms", age_ms, bounds.TIME_MS_MAX)
-        opened = Open(client, Transaction(transaction_id, now_ms() - age_ms))
+        opened = Open(client, Transaction(transaction_id, now_ms() - age_ms), policy)
         share = self._shares.get(client)
         if share is not None and share.transactions >= CLIENT_OPEN_MAX:
             raise errors.ServerBusy(
@@ -97,11 +104,14 @@ class TransactionDispatcher:
                 "Commit or roll back one of them.",
                 retry_after_ms=500,
             )
-        if len(self._open) >= OPEN_MAX:
+        theirs = self._policies.get(policy, _Share()).transactions
+        if len(self._open) >= OPEN_MAX or theirs >= _part_of(OPEN_MAX, policy):
             raise errors.ServerBusy(
-                "the front end has too many open transactions. Retry.", retry_after_ms=500
+                "the front end has too many open transactions, of this policy or of all. Retry.",
+                retry_after_ms=500,
             )
         self._shares.setdefault(client, _Share()).transactions += 1
+        self._policies.setdefault(policy, _Share()).transactions += 1
         self._open.add(opened)
         left_s = max(0.0, (limits.TRANSACTION_MS_MAX - age_ms) / 1000)
         loop = asyncio.get_running_loop()
@@ -110,9 +120,8 @@ class TransactionDispatcher:
 
     def collect(self, opened: Open, operations: Sequence[Operation]) -> None:
         """Add operations, all or none. Raises why not; the transaction then stays as it was."""
-        if opened.ended is not None:
-            raise opened.ended
-        opened.transaction.check_age(now_ms())
+        if opened.ended is None:
+            opened.transaction.check_age(now_ms())
         self._collect(opened, operations)
 
     async def commit(self, opened: Open, asked: Commit) -> list[Result]:
@@ -145,11 +154,12 @@ class TransactionDispatcher:
             opened.timer.cancel()
         self._open.discard(opened)
         self._bytes -= opened.size_bytes
-        share = self._shares[opened.client]
-        share.transactions -= 1
-        share.size_bytes -= opened.size_bytes
-        if not share.transactions:
-            del self._shares[opened.client]
+        for shares, name in ((self._shares, opened.client), (self._policies, opened.policy)):
+            share = shares[name]
+            share.transactions -= 1
+            share.size_bytes -= opened.size_bytes
+            if not share.transactions:
+                del shares[name]
         self._metrics.transactions.labels(outcome).inc()
 
     def open(self) -> int:
@@ -157,6 +167,9 @@ class TransactionDispatcher:
         return len(self._open)
 
     def _collect(self, opened: Open, operations: Sequence[Operation]) -> None:
+        if opened.ended is not None:
+            # What it would keep now would never be given back.
+            raise opened.ended
         transaction = opened.transaction
         self._check_room(opened, operations)
         transaction.collect(operations, self._directory)
@@ -164,6 +177,7 @@ class TransactionDispatcher:
         opened.size_bytes += grown
         self._bytes += grown
         self._shares[opened.client].size_bytes += grown
+        self._policies[opened.policy].size_bytes += grown
 
     async def _commit(self, opened: Open, asked: Commit) -> Answer:
         bounds.check_number("timeout_ms", asked.timeout_ms, bounds.TIME_MS_MAX)
@@ -219,9 +233,13 @@ class TransactionDispatcher:
     def _check_room(self, opened: Open, operations: Sequence[Operation]) -> None:
         sent = (each.part for each in operations if not isinstance(each.part, SettlePart))
         size_bytes = sum(each.messages.ByteSize() for each in sent)
-        if self._bytes and self._bytes + size_bytes > BYTES_MAX:
+        theirs = self._policies[opened.policy].size_bytes
+        if (self._bytes and self._bytes + size_bytes > BYTES_MAX) or (
+            theirs and theirs + size_bytes > _part_of(BYTES_MAX, opened.policy)
+        ):
             raise errors.ServerBusy(
-                "open transactions hold too much memory at the front end. Retry.",
+                "open transactions hold too much memory at the front end, those of this policy or "
+                "of all. Retry.",
                 retry_after_ms=500,
             )
         held = self._shares[opened.client].size_bytes
@@ -260,3 +278,8 @@ def in_doubt(error: BusError) -> BusError:
         f"{error.message} An earlier commit of the transaction may have been done.",
         metadata={**error.metadata, "cause": error.reason},
     )
+
+
+def _part_of(most: int, policy: str) -> int:
+    """Return what one policy may have of that; all of it where there are no policies."""
+    return most - (most // 10 if policy else 0)

@@ -137,7 +137,10 @@ class TransactionStream:
             )
         if self._opened is None:
             self._opened = self._transactions.begin(
-                request.transaction_id, client=self._client, age_ms=request.age_ms
+                request.transaction_id,
+                client=self._client,
+                policy=self._caller.policy,
+                age_ms=request.age_ms,
             )
         elif self._opened.transaction.transaction_id != request.transaction_id:
             raise errors.InvalidArgument(

@@ -108,9 +108,6 @@ class UnaryCall:
     async def write(self, data: bytes) -> None:
         """Write the answer; end the call if its caller does not take it."""
         self._give_request()
-        if not self._answer_bytes:
-            await self._context.write(data)
-            return
         # What it was made of is gone.
         self._give_answer(keep_bytes=len(data))
         try:

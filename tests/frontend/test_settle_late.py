@@ -1,0 +1,42 @@
+"""A settlement that waited for room on its way to a partition, which then does not answer."""
+
+import asyncio
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.disposition import Disposition
+from bendybus.frontend.core import settle
+from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.settle import SettleDispatcher
+from tests.frontend.test_settle import Partition, ask, partition, settlement
+from tests.frontend.test_stream import settle_down
+
+__all__ = ["partition"]
+
+
+@pytest.mark.requirement("R453")
+async def test_a_settlement_that_waited_for_room_times_out_like_any_other(
+    partition: Partition,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settle, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(settle, "SWEEP_S", 0.05)
+    for _ in range(2):
+        while partition._delivers.put(ask(1)):
+            pass
+        # The first ones are on their way.
+        await settle_down()
+    settles = SettleDispatcher({0: partition}, Metrics())
+    settling = asyncio.ensure_future(settles.settle(settlement(Disposition.COMPLETE)))
+    await settle_down()
+    assert not partition.kinds()
+
+    partition.call.taking.set()
+    async with asyncio.timeout(2):
+        outcome = await settling
+
+    assert "settle" in partition.kinds()
+    [(indexes, error)] = outcome.failures
+    assert list(indexes) == [0]
+    assert isinstance(error, errors.OutcomeUnknown)
