@@ -4,11 +4,13 @@ import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.commands import ApplyEntity, Ask
+from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.forwarding_driver import bodies, held, send
 from tests.partition_server.partition_pair import NAMES, Pair, fill, give_room
 
@@ -211,6 +213,21 @@ def test_without_a_key_a_message_waits_and_is_set_aside_when_all_partitions_are_
     assert pair.source.mono_ms - began <= 2 * limits.FORWARD_REFUSED_MS
     assert tries <= 150
     assert pair.source.store.forwards.choices() == {}
+
+
+@pytest.mark.requirement("R462")
+def test_of_a_queue_that_is_deleted_no_choice_of_a_partition_stays() -> None:
+    pair = Pair()
+    fill(pair.source, "target")
+    pair.sent("k0", "k1", "k2", keyed=False)
+    pair.frames()
+    choices = pair.source.partition.state.lanes.choices
+    assert len(choices) == 3
+
+    commit(pair.source, EntityAction.DELETE, "source")
+    pair.source.sweep()
+
+    assert choices == pair.source.store.forwards.choices() == {}
 
 
 @pytest.mark.requirement("R215")

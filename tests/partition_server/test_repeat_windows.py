@@ -28,6 +28,8 @@ from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver
 
+DELETE = EntityAction.DELETE
+
 PRODUCER = b"p" * 16
 
 
@@ -169,6 +171,28 @@ def test_what_is_remembered_of_a_deleted_queue_goes_first_and_leaves_no_mark(
     assert [list(send(both, "other", n, age_ms=100).numbers) for n in range(20)] == [
         [n + 1] for n in range(20)
     ]
+
+
+@pytest.mark.requirement("R461")
+def test_deleted_queues_leave_nothing_in_memory(
+    both: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = both.partition.state.producers._gone
+    for n in range(5):
+        both.create(f"reply-{n}")
+        both.run(CommitEntity("t", DELETE, f"reply-{n}", Origin.CLIENT, kind=EntityKind.QUEUE))
+    assert len(gone) == 0
+
+    send(both, "orders", 1)
+    both.run(CommitEntity("t", DELETE, "orders", Origin.CLIENT, kind=EntityKind.QUEUE))
+    assert len(gone) == 1
+    # It is among the first to be forgotten.
+    monkeypatch.setattr(producer_memory, "ENTRIES_MAX", 2)
+    monkeypatch.setattr(producer_memory, "FORGET_STEP", 1)
+    for sequence in range(4):
+        send(both, "other", sequence)
+
+    assert len(gone) == 0
 
 
 @pytest.mark.requirement("R342")

@@ -96,6 +96,7 @@ def take(partition: PartitionState, stage: Stage, now: Now) -> None:
         partition.catalogue.forget(key)
     for slot in stage.changes.slots_removed:
         partition.queues.dropped.pop(slot, None)
+        partition.lanes.forget_choices(slot)
 
 
 def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> None:

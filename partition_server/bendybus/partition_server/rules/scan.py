@@ -35,6 +35,7 @@ def _take_careful(
 ) -> None:
     queue = turn.partition.queues.at(summary.slot)
     entity = queue.entity.name if queue else ""
-    if turn.attempt(sweep.name, entity, lambda: turn.budget.spend(take(summary))):
+    counter = summary.counter
+    if turn.attempt(sweep.name, entity, lambda: turn.budget.spend(take(summary)), counter=counter):
         turn.budget.spend()
         turn.partition.faults.skip(sweep, summary.at_ms, turn.now.mono_ms)

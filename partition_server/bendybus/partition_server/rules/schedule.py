@@ -140,12 +140,10 @@ def _publish_awaiting(turn: Turn, topic: MessageQueue) -> bool:
     # STRICTLY BEFORE what follows, which may let it be looked at again.
     awaiting.look(slot)
     for index, id_ in enumerate(awaiting.ids(slot)):
-        if index and (budget.spent() or turn.careful):
+        if index and budget.spent():
             awaiting.due.replace(slot, turn.now.mono_ms)
             return True
-        found = partition.store.rows([id_])
-        # Otherwise it was cancelled, or purged.
-        if found and not publish.activate(turn, topic, found[0]):
+        if not _publish_one(turn, topic, id_):
             awaiting.no_room(slot, turn.now.mono_ms)
             return True
         awaiting.remove(slot, id_)
@@ -154,6 +152,27 @@ def _publish_awaiting(turn: Turn, topic: MessageQueue) -> bool:
     if first is not None:
         _know_more(turn, slot, first)
     return True
+
+
+def _publish_one(turn: Turn, topic: MessageQueue, id_: int) -> bool:
+    """Publish a message that waits, if it is still there; return False if there is no room for it.
+
+    One that raises is passed over for a while.
+    """
+    found = turn.partition.store.rows([id_])
+    if not found:
+        # It was cancelled, or purged.
+        return True
+    row, published = found[0], [False]
+
+    def take() -> None:
+        published[0] = publish.activate(turn, topic, row)
+
+    name, counter = topic.entity.name, row.counter
+    if turn.attempt(Sweep.AWAITING_ROOM.name, name, take, counter=counter):
+        turn.partition.faults.skip(Sweep.ACTIVATION, row.scheduled_ms, turn.now.mono_ms)
+        return True
+    return published[0]
 
 
 def _know_more(turn: Turn, slot: int, first: tuple[int, int]) -> None:

@@ -19,7 +19,7 @@ from bendybus.domain import limits
 from bendybus.partition_server.state import forward_pauses
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.batch import Batch
-from bendybus.partition_server.store.records import ForwardSource
+from bendybus.partition_server.store.records import SLOT_SHIFT, ForwardSource
 
 # Beyond this, nothing more is taken from the queue until the lane gets on; less where many queues
 # forward.
@@ -159,6 +159,11 @@ class Lanes:
         self._waiting.setdefault(partition, {})[slot] = None
 
     # STRICTLY AFTER the commit
+
+    def forget_choices(self, slot: int) -> None:
+        """Forget the partitions that were chosen for messages of a slot that is removed."""
+        for id_ in [id_ for id_ in self.choices if id_ >> SLOT_SHIFT == slot]:
+            del self.choices[id_]
 
     def departed(self, lane: Lane, partition: int, counters: Sequence[int], size: int) -> None:
         """Note a frame that is on its way."""

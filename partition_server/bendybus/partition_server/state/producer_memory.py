@@ -91,7 +91,7 @@ class Producers:
             age_ms = 0 if clock_in_doubt else max(0, now.wall_ms - wall_ms)
             if wall_ms:
                 self._unknown[uid] = Unknown(wall_ms, now.mono_ms - age_ms)
-        # Entities that are deleted: what is remembered of them goes first.
+        # Entities that are deleted and still remembered: they are forgotten first.
         self._gone: UndoDict[str, None] = UndoDict(undo)
 
     def uids(self) -> list[str]:
@@ -100,7 +100,8 @@ class Producers:
 
     def drop(self, uid: str) -> None:
         """Note that an entity is deleted: nothing of it is repeated any more."""
-        self._gone[uid] = None
+        if self._windows.oldest(uid):
+            self._gone[uid] = None
         self._unknown.pop(uid)
 
     def find(self, command: Append, now: Now) -> Known | None:
@@ -214,8 +215,6 @@ class Producers:
         for uid in self._windows.uids():
             while self._is_old(uid, 0, now) or (uid in self._gone and self._windows.oldest(uid)):
                 yield uid
-            if uid in self._gone and not self._windows.oldest(uid):
-                del self._gone[uid]
 
     def _forget_some(self, uids: Iterable[str], changes: Changes) -> None:
         """Forget the oldest entry of each of these entities, a bounded number in all."""
@@ -234,6 +233,8 @@ class Producers:
             if uid not in self._gone:
                 self._unknown[uid] = unknown
                 changes.producers_unknown.append((uid, unknown.wall_ms))
+            elif not windows.oldest(uid):
+                del self._gone[uid]
         if newest:
             # So that the file says whose times are known one by one.
             base = self._unknown.get("", _NEVER).wall_ms

@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from bendybus.domain import sequence_number
 from bendybus.domain.steps import Steps
 from bendybus.partition_server.state import marks
 from bendybus.partition_server.state.budget import Budget
@@ -37,9 +38,11 @@ class Turn:
     # What is being decided stores messages in a topic; see `rules.publications`.
     held: Held | None = None
 
-    def attempt(self, work: str, entity: str, action: Callable[[], object]) -> Exception | None:
+    def attempt(
+        self, work: str, entity: str, action: Callable[[], object], *, counter: int | None = None
+    ) -> Exception | None:
         """Do one of several pieces of work; in a careful turn, take back one that raises, note it
-        and return why.
+        and return why. `counter`: of the message that the work is about, for the log.
         """
         if not self.careful:
             action()
@@ -56,6 +59,9 @@ class Turn:
                 # Whoever tried the work takes it back, with this mark.
                 raise
             self.take_back_to(mark)
+            if counter is not None:
+                number = sequence_number.compose(self.partition.index, counter)
+                error.add_note(f"sequence number {number}")
             self.partition.faults.note(work, entity, error)
             return error
         self.keep(mark)
