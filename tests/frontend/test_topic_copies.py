@@ -209,7 +209,7 @@ async def test_no_partition_has_a_topic_without_earlier_changes_of_its_subscript
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bendybus.frontend.core.catalogue_copies.RETRY_S", 0.0)
-    async with asyncio.timeout(60), Bus(seed) as bus:
+    async with asyncio.timeout(20), Bus(seed) as bus:
         for partition in bus.partitions[1:]:
             partition.fails = bus.chooser.choice([0.0, 0.3, 0.6])
         for _ in range(12):
