@@ -46,7 +46,7 @@ def test_parent_and_child_both_go_on_after_a_fork(fake: FakeFrontEnd) -> None:
     )
 
     assert found.returncode == 0, found.stderr
-    assert found.stdout.splitlines() == ["child child", "parent parent 0"]
+    assert found.stdout.splitlines() == ["child child", "parent parent 0"], found.stderr
     assert not fake.queues["q"].messages
     assert len({frame[0] for frame in fake.frames}) == 2
 
