@@ -22,6 +22,7 @@ from bendybus.domain.limits import Tier
 from bendybus.frontend import server as frontend_server
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.settings import Settings
+from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server import server as partition_server
 from bendybus.partition_server import settings as partition_settings
 from tests.integration.processes import Bus, eventually
@@ -61,6 +62,26 @@ def test_a_queue_is_created_read_changed_listed_and_deleted(bus: Bus) -> None:
         pytest.raises(MessagingEntityNotFoundError, match="life"),
     ):
         sender.send_messages(ServiceBusMessage("x"))
+
+
+@pytest.mark.requirement("R263")
+def test_a_catalogue_comes_in_parts_as_small_as_its_reader_asks_for(
+    bus: Bus, new_queue: NewQueue
+) -> None:
+    names = [new_queue() for _ in range(3)]
+    parts: list[entity_pb2.WatchEntitiesResponse] = []
+
+    with grpc.insecure_channel(bus.partitions[0].address) as channel:
+        stub = entity_pb2_grpc.EntityServiceStub(channel)
+        request = entity_pb2.WatchEntitiesRequest(partition=0, in_parts=True, part_bytes=1)
+        for part in stub.WatchEntities(request, timeout=10):
+            parts.append(part)
+            if not part.more:
+                break
+
+    assert len(parts) > 1
+    assert all(len(part.entities) + len(part.others) == 1 for part in parts)
+    assert {*names} <= {entry.name for part in parts for entry in part.entities}
 
 
 @pytest.mark.requirement("R08")
