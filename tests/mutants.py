@@ -187,7 +187,9 @@ def _judged(root: Path, arguments: Sequence[str]) -> tuple[Verdict, str]:
     if code is None:
         return Verdict.UNKNOWN, f"tests did not end within {TEST_S_MAX:.0f} s"
     if code == _FAILED:
-        failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        failed = [
+            line for line in text.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))
+        ]
         return Verdict.KILLED, (failed or ["a test failed"])[0][:150]
     if code not in (0, _NONE_CHOSEN):
         # A break can keep a module from being imported: its tests are not even collected.
