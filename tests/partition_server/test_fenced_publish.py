@@ -93,6 +93,39 @@ def test_a_later_epoch_that_came_first_refuses_the_frame_that_waited(news: Drive
     assert payloads(news) == list(range(20))
 
 
+def move(driver: Driver, ordinal: int, *, epoch: int) -> Any:
+    """Return a call without messages that moves the fence."""
+    return SendFenced("m", driver.ref("news"), PRODUCER, epoch, [ordinal], Batch([]), b"moved")
+
+
+@pytest.mark.requirement("R463")
+def test_a_fence_that_is_moved_to_a_later_epoch_refuses_the_frame_that_waits(news: Driver) -> None:
+    news.turn(fenced(news, 30))
+
+    _, answers = turns(news, move(news, 1, epoch=2))
+
+    assert answers[0] == ("m", FencedStored(0, 0, 0))
+    _, refused = answers[1]
+    assert isinstance(refused, Failed)
+    assert isinstance(refused.error, errors.ProducerFenced)
+    assert payloads(news) == []
+    assert fence(news, name="news") == FenceRead(2, 1, b"moved")
+
+
+@pytest.mark.requirement("R463")
+@pytest.mark.parametrize(("moved_to", "stored"), [(10, 20), (30, 0), (40, 0)])
+def test_a_fence_that_is_moved_within_the_epoch_leaves_the_rest_of_the_frame_that_waits(
+    news: Driver, moved_to: int, stored: int
+) -> None:
+    news.turn(fenced(news, 30))
+
+    _, answers = turns(news, move(news, moved_to, epoch=1))
+
+    assert answers == [("m", FencedStored(0, 0, 0)), ("t", FencedStored(stored, 30 - stored, 0))]
+    assert payloads(news) == list(range(30 - stored, 30))
+    assert fence(news, name="news").ordinal == max(moved_to, 30)
+
+
 def test_too_many_copies_refuse_all_of_the_frame(
     news: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

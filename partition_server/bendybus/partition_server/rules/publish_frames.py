@@ -21,7 +21,7 @@ from bendybus.partition_server.rules.publisher import Matched, Publisher
 from bendybus.partition_server.state import producer_memory, producer_outcomes
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append, SendFenced
-from bendybus.partition_server.state.matchings import NotMatched
+from bendybus.partition_server.state.matchings import Matchings, NotMatched
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.pipeline_commands import FencedStored
 from bendybus.partition_server.state.publications import Begun, Frame
@@ -106,7 +106,7 @@ def _go_on(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
     matched = _match(turn, frame, topic, begun, units)
     if isinstance(frame.command, SendFenced):
         try:
-            return _store_fenced(turn, begun, frame.command, topic, units, matched)
+            return _store_fenced(turn, frame, begun.fresh, topic, matched)
         except BusError as error:
             return frame.refused(error)
     end = begun.done + len(matched)
@@ -120,22 +120,24 @@ def _go_on(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
 
 
 def _store_fenced(
-    turn: Turn,
-    begun: Begun,
-    command: SendFenced,
-    topic: MessageQueue,
-    units: list[tuple[int, int]],
-    matched: list[Matched],
+    turn: Turn, frame: Frame, fresh: Append, topic: MessageQueue, matched: list[Matched]
 ) -> FencedStored | None:
     """Store a frame with its fence once all of it has met the rules. Raises what refuses it."""
+    command = frame.command
+    assert isinstance(command, SendFenced), "only these have fences"
     made = sum(each.copies for each in matched), sum(each.added_bytes for each in matched)
     publish_rules.check_copies(topic, *made, limits.PUBLISHED_COPIES_MAX)
+    units = list(producer_outcomes.units(fresh))
     if len(matched) < len(units):
+        return None
+    # A call without messages may have moved the fence meanwhile.
+    if fenced_send.begin(turn, command, topic) + len(units) != len(command.ordinals):
+        frame.begun, frame.matchings = None, Matchings()
         return None
     turn.stage.touch(topic)
     mark, publisher = turn.mark(), Publisher(turn, topic)
     for group, (span, each) in enumerate(zip(units, matched, strict=True)):
-        publisher.append_matched(begun.fresh.batch, group, span, each)
+        publisher.append_matched(fresh.batch, group, span, each)
     return fenced_send.end(turn, command, topic, mark, publisher.outcome())
 
 
