@@ -279,6 +279,26 @@ def test_those_behind_the_known_ones_may_be_cancelled_or_not_be_due_any_more(
     assert received(news) == ["4", "5"]
 
 
+@pytest.mark.requirement("R464")
+def test_those_that_a_clock_set_back_makes_due_later_come_then(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awaiting_room, "WAITING_MAX", 2)
+    with monkeypatch.context() as patched:
+        capacity(patched, 20 * 1_024)
+        schedule(news, *[b"%d" % n for n in range(6)])
+        patched.setattr(limits, "MB", 1)
+        news.advance(20_000)
+        # Of those behind the known ones, the first is due, and the others not any more.
+        news.wall_ms -= 18_000
+
+    news.advance(awaiting_room.RETRY_MS)
+    assert received(news) == ["0", "1", "2"]
+    news.advance(10_000)
+
+    assert received(news) == ["3", "4", "5"]
+
+
 @pytest.mark.requirement("R439")
 def test_what_waits_for_room_meets_the_rules_once_until_they_change(
     news: Driver, monkeypatch: pytest.MonkeyPatch

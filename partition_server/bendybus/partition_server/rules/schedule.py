@@ -192,6 +192,9 @@ def _know_more(turn: Turn, slot: int, first: tuple[int, int]) -> None:
         return
     if len(found) == most:
         awaiting.add_beyond(slot, (found[-1].at_ms, found[-1].id + 1))
+    elif turn.now.wall_ms < partition.due.activated_to[0]:
+        # The clock was set back: the others are due later, and the sweep has passed them.
+        partition.due.activates_at(turn.now.wall_ms + 1)
     awaiting.due.replace(slot, turn.now.mono_ms)
 
 
