@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.message_state import EVERY_STATE
 from bendybus.partition_server.broker import disk_space
@@ -16,6 +16,7 @@ from bendybus.partition_server.state.commands import (
     Ask,
     Deliver,
     Release,
+    SendFenced,
     Settle,
     StreamEnded,
 )
@@ -79,6 +80,22 @@ def test_a_send_without_room_says_so(runner: Runner, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
 
     refused = runner.ask(Append("t", ref, Batch([b"a"])))
+
+    assert isinstance(refused, Failed)
+    assert isinstance(refused.error, errors.PartitionUnavailable)
+    assert "no room" in refused.error.message
+
+
+@pytest.mark.requirement("R465")
+@pytest.mark.parametrize("payloads", [[b"a"], []])
+def test_a_send_with_a_fence_without_room_says_so(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, payloads: list[bytes]
+) -> None:
+    ref = runner.create()
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
+    fenced = SendFenced("t", ref, b"p" * limits.FENCE_PRODUCER_BYTES, 1, [1], Batch(payloads))
+
+    refused = runner.ask(fenced)
 
     assert isinstance(refused, Failed)
     assert isinstance(refused.error, errors.PartitionUnavailable)

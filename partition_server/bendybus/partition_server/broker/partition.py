@@ -39,6 +39,7 @@ from bendybus.partition_server.state.commands import (
     Command,
     Now,
     Release,
+    SendFenced,
     StreamEnded,
     TakeForwarded,
     Transact,
@@ -281,11 +282,12 @@ class Partition:
             Answer(
                 command.reply_to,
                 Failed(error)
-                if isinstance(command, TakeForwarded)
+                if isinstance(command, TakeForwarded | SendFenced)
                 else self.state.producers.refused(command, error, now),
             )
             for command in commands
-            if isinstance(command, Append | Transact | TakeForwarded) and stores(command)
+            if isinstance(command, Append | Transact | TakeForwarded | SendFenced)
+            and stores(command)
         ]
 
     def refuse_waiting(self, error: BusError) -> list[Answer]:
