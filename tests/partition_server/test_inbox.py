@@ -1,11 +1,21 @@
 """The queue in front of a partition's thread."""
 
+from collections.abc import Callable
+
 import pytest
 
 from bendybus.partition_server.broker import inbox
-from bendybus.partition_server.broker.inbox import Inbox
+from bendybus.partition_server.broker.inbox import Inbox, Send
 from bendybus.partition_server.state.batch import Batch
-from bendybus.partition_server.state.commands import Append, EntityRef, Withdraw
+from bendybus.partition_server.state.commands import (
+    Append,
+    EntityRef,
+    GetFence,
+    SendFenced,
+    Transact,
+    Transfer,
+    Withdraw,
+)
 
 
 def append(uid: str, payload: bytes = b"x") -> Append:
@@ -53,3 +63,51 @@ def test_a_full_inbox_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_taken_when_nothing_waits() -> None:
     assert Inbox().take(0.001) == []
+
+
+def fenced(uid: str, payload: bytes = b"x") -> SendFenced:
+    """Return a send with a fence to a queue."""
+    return SendFenced("t", EntityRef(uid, 1), b"p" * 16, 1, [1], Batch([payload]))
+
+
+def transfer(uid: str, payload: bytes) -> Transact:
+    """Return a transaction of a queue that sends to another one."""
+    part = Transfer(EntityRef("other", 1), Batch([payload]))
+    return Transact("t", EntityRef(uid, 1), b"i" * 16, [part])
+
+
+@pytest.mark.requirement("R466")
+@pytest.mark.parametrize("make", [fenced, transfer])
+def test_the_bytes_of_every_send_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[str, bytes], Send]
+) -> None:
+    monkeypatch.setattr(inbox, "TAKE_BYTES", 100)
+    monkeypatch.setattr(inbox, "SEND_BYTES_MAX", 200)
+    waiting = Inbox()
+
+    assert [waiting.put(make("a", b"x" * 60)) for _ in range(4)] == [True, True, True, False]
+    assert [len(waiting.take(0)) for _ in range(2)] == [2, 1]
+
+
+@pytest.mark.requirement("R466")
+def test_sends_with_a_fence_keep_neither_other_queues_nor_settlements_waiting() -> None:
+    waiting = Inbox()
+    for _ in range(200):
+        waiting.put(fenced("busy"))
+    waiting.put(append("quiet"))
+    waiting.put(Withdraw("s", 1))
+
+    taken = waiting.take(0)
+
+    assert [type(each) for each in taken[:3]] == [Withdraw, SendFenced, Append]
+    # Each has a commit of its own.
+    assert len(taken) == 52
+
+
+@pytest.mark.requirement("R466")
+def test_a_fence_is_read_behind_what_was_sent_before() -> None:
+    waiting = Inbox()
+    waiting.put(fenced("a"))
+    waiting.put(GetFence("t", EntityRef("a", 1), b"p" * 16))
+
+    assert [type(each) for each in waiting.take(0)] == [SendFenced, GetFence]

@@ -2,14 +2,22 @@
 
 Sends and transactions wait per entity and are taken round robin, so that one busy entity does not
 keep others waiting; everything else (settling, asks, reads) goes first, because it is small and
-makes room. What may wait of an entity is its share of what may wait of all.
+makes room. Only the read of a fence waits with the sends: it must see those that came before it.
+What may wait of an entity is its share of what may wait of all.
 """
 
 import threading
 from collections import deque
 from typing import Final
 
-from bendybus.partition_server.state.commands import Append, Command, TakeForwarded, Transact
+from bendybus.partition_server.state.commands import (
+    Append,
+    Command,
+    GetFence,
+    SendFenced,
+    TakeForwarded,
+    Transact,
+)
 from bendybus.partition_server.state.shares import Shares
 
 URGENT_MAX: Final = 100_000
@@ -19,10 +27,12 @@ SEND_BYTES_MAX: Final = 64 * 1024 * 1024
 TAKE_URGENT: Final = 2_000
 TAKE_MESSAGES: Final = 20_000
 TAKE_BYTES: Final = 8 * 1024 * 1024
+# What is committed alone counts as so many messages at least: fifty of them are one turn.
+ALONE_MESSAGES: Final = TAKE_MESSAGES // 50
 
 
-Send = Append | Transact | TakeForwarded
-_SENDS: Final = (Append, Transact, TakeForwarded)
+Send = Append | Transact | TakeForwarded | SendFenced | GetFence
+_SENDS: Final = (Append, Transact, TakeForwarded, SendFenced, GetFence)
 
 
 class Inbox:
@@ -124,10 +134,17 @@ class Inbox:
 
 
 def _content_bytes(command: Send) -> int:
-    if not isinstance(command, Transact):
-        return command.batch.content_bytes()
-    return sum(part.batch.content_bytes() for part in command.sends())
+    if isinstance(command, GetFence):
+        return 0
+    if isinstance(command, Transact):
+        return sum(batch.content_bytes() for batch in command.batches())
+    return command.batch.content_bytes()
 
 
 def _count(command: Send) -> int:
-    return command.messages() if isinstance(command, Transact) else len(command.batch.payloads)
+    if isinstance(command, GetFence):
+        return 1
+    if isinstance(command, Transact):
+        return command.messages()
+    count = len(command.batch.payloads)
+    return max(count, ALONE_MESSAGES) if isinstance(command, SendFenced) else count
