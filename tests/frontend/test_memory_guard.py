@@ -9,6 +9,7 @@ from bendybus.frontend.listeners import memory_guard
 from bendybus.frontend.listeners.client_streams import ClientStreams, OpenStream
 from bendybus.frontend.listeners.memory_guard import FREE_BYTES, PAUSE_S, MemoryGuard
 from bendybus.frontend.security.authenticator import Authenticator
+from bendybus.wire.answer_queue import AnswerQueue
 from tests.frontend.test_client_streams import Context
 
 pytestmark = pytest.mark.requirement("R421")
@@ -83,6 +84,20 @@ async def test_only_silent_streams_are_moved() -> None:
     assert streams.move_silent(1.0, 9.0, {""}) == 0
 
     assert moved == ["silent"]
+
+
+@pytest.mark.requirement("R467")
+async def test_a_stream_that_does_not_end_when_it_is_moved_is_asked_once() -> None:
+    streams = ClientStreams(Authenticator(None), 0.0)
+    stuck = OpenStream(Authenticator(None).authenticate(""), lambda: 0.0)
+    answers: AnswerQueue[str] = AnswerQueue(lambda: False)
+
+    with streams.stream(stuck, lambda: answers.move("moving")):
+        counts = [streams.move_silent(1.0, 2.0 + n, {""}) for n in range(100)]
+
+    # It is there all the time.
+    assert counts == [1] * 100
+    assert len(answers) == 1
 
 
 @pytest.mark.requirement("R432")

@@ -34,12 +34,14 @@ CONNECTION_BYTES: Final = 60 * KB
 class OpenStream:
     """A stream, its caller, and when its last whole frame came."""
 
-    __slots__ = ("_clock", "caller", "heard_s")
+    __slots__ = ("_clock", "caller", "heard_s", "moved")
 
     def __init__(self, caller: Caller, clock: Callable[[], float] = time.monotonic) -> None:
         self.caller = caller
         self._clock = clock
         self.heard_s = clock()
+        # Asked to end because it was silent.
+        self.moved = False
 
     def heard(self) -> None:
         """Take note of a whole frame."""
@@ -135,12 +137,18 @@ class ClientStreams:
         )
 
     def move_silent(self, silent_s: float, now_s: float, policies: Set[str]) -> int:
-        """Move the streams of policies that had no whole frame for so long; return how many."""
+        """Move the streams of policies that had no whole frame for so long; return how many.
+
+        One that was moved and is still there, as its client reads nothing, counts again; it is not
+        asked again, since what it is told stays in memory.
+        """
         silent = [
-            end
+            (end, opened)
             for end, opened in self._open.items()
             if opened.caller.policy in policies and opened.heard_s <= now_s - silent_s
         ]
-        for end in silent:
-            end()
+        for end, opened in silent:
+            if not opened.moved:
+                opened.moved = True
+                end()
         return len(silent)
