@@ -167,7 +167,9 @@ async def test_a_port_is_asked_whether_it_speaks_tls(fake: FakeFrontEnd, tmp_pat
     certificates.mount_files(tmp_path, {"tls.crt": certificate, "tls.key": key})
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(
+        lambda _, writer: writer.transport.abort(), "127.0.0.1", 0, ssl=context
+    )
     port = server.sockets[0].getsockname()[1]
 
     assert await tls_probe.speaks_tls(f"127.0.0.1:{port}")

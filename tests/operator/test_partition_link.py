@@ -58,10 +58,15 @@ async def black_hole() -> AsyncIterator[str]:
     writers: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    yield f"{host}:{port}"
-    for writer in writers:
-        writer.close()
-    server.close()
+    try:
+        yield f"{host}:{port}"
+    finally:
+        server.close()
+        # A connection that was taken a moment ago has its writer some turns of the loop later.
+        for _ in range(10):
+            await asyncio.sleep(0)
+            while writers:
+                writers.pop().transport.abort()
 
 
 async def served(cluster: Cluster) -> str:
