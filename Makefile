@@ -82,6 +82,10 @@ chaos: install ## Break a bus by seeds under load and judge the history: ARGS="-
 mutants: install spark-install ## Break the code at each requirement, and some of it mechanically: a test must fail (an hour)
 	@$(PY) -m tests.mutants $(ARGS)
 
+.PHONY: walk
+walk: install ## Print which files and functions each operation goes through, and hold them to their budgets
+	@$(PY) -m tools.walk $(ARGS)
+
 .PHONY: azure-samples
 azure-samples: install ## Run the samples of azure-servicebus against a local bus (9 minutes, network)
 	@$(PY) -m tools.azure_samples $(ARGS)

@@ -1,0 +1,55 @@
+"""What each walk may enter: a feature that lengthens the ways of others is seen at once.
+
+Raising a budget is allowed, in a commit that says why. Lowering it is the purpose.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from tools.walk.measure import Walk
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that a walk may have of each."""
+
+    files: int
+    functions: int
+    # Executed in one run.
+    lines: int
+    depth: int
+    # Of one run, from one thread to another.
+    hand_overs: float
+
+
+BUDGETS: Final = {
+    "send": Budget(72, 235, 1_720, 16, 6.5),
+    "receive": Budget(74, 243, 1_950, 19, 7.0),
+    "settle": Budget(57, 167, 1_310, 12, 6.0),
+    "publish": Budget(84, 297, 2_200, 19, 6.5),
+    "session": Budget(107, 404, 4_800, 17, 22.0),
+    "transaction": Budget(89, 292, 2_830, 16, 13.5),
+    "forward": Budget(90, 297, 2_630, 19, 8.5),
+}
+
+
+def beyond(walks: Iterable[Walk]) -> list[str]:
+    """Return a sentence for each figure that is beyond its budget."""
+    return [
+        f"{walk.name} has {figure:g} {what}, of {limit:g} at most: python -m tools.walk "
+        f"--list={walk.name} names its functions"
+        for walk in walks
+        for what, figure, limit in _compared(walk, BUDGETS[walk.name])
+        if figure > limit
+    ]
+
+
+def _compared(walk: Walk, budget: Budget) -> list[tuple[str, float, float]]:
+    return [
+        ("files", walk.file_count, budget.files),
+        ("functions", walk.function_count, budget.functions),
+        ("lines", round(walk.lines), budget.lines),
+        ("calls in depth", walk.depth, budget.depth),
+        ("hand-overs between threads", round(walk.hand_overs, 1), budget.hand_overs),
+    ]
