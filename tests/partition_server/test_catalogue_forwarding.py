@@ -8,10 +8,9 @@ import pytest
 from bendybus.domain import errors, forwarding
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.state.commands import CommitEntity
 from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.memory_store import MemoryStore

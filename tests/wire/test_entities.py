@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities
 

@@ -14,11 +14,10 @@ from bendybus.cli import errors as cli_errors
 from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundle import NamespaceSettings
-from bendybus.domain import descriptions, errors, subscription_name
-from bendybus.domain.descriptions import Description
+from bendybus.domain import entity_settings, errors, subscription_name
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description, QueueDescription
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
 from bendybus.wire import entities, statuses
@@ -185,8 +184,8 @@ def chosen(wanted: Description) -> Any:
     """Return what a new entity has other than by default: the rest is the namespace's to decide."""
     default = type(wanted)()
     changes = {
-        name: value
-        for name in descriptions.field_names(type(wanted))
-        if (value := getattr(wanted, name)) != getattr(default, name)
+        each.name: value
+        for each in entity_settings.BY_KIND[wanted.kind]
+        if (value := getattr(wanted, each.name)) != getattr(default, each.name)
     }
     return entities.changes_to_proto(changes, wanted.kind)

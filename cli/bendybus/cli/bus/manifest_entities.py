@@ -8,8 +8,8 @@ from bendybus.cli.bus import topics
 from bendybus.cli.bus.management import Management
 from bendybus.crds.bundle import EntityWish
 from bendybus.domain import subscription_name
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 

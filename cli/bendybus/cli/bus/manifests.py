@@ -17,8 +17,8 @@ from bendybus.cli.errors import CliError, UsageError
 from bendybus.crds.bundle import KINDS, Bundle, NamespaceSettings
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import BusError
-from bendybus.domain.queue_description import QueueDescription
 
 STDIN: Final = Path("-")
 

@@ -4,10 +4,9 @@ from typing import Any, Final
 
 from bendybus.cli.bus.management import Management, chosen
 from bendybus.domain import subscription_name
+from bendybus.domain.entity_settings import SubscriptionDescription, TopicDescription
 from bendybus.domain.errors import EntityNotFound
 from bendybus.domain.filters.rule import Rule
-from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.domain.topic_description import TopicDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 from bendybus.wire import rules as rule_protos

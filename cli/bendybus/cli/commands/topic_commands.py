@@ -13,9 +13,8 @@ from bendybus.cli.output import printing, queue_views, rule_views, topic_views
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
 from bendybus.domain import subscription_name
+from bendybus.domain.entity_settings import SubscriptionDescription, TopicDescription
 from bendybus.domain.lifecycle import EntityState
-from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.domain.topic_description import TopicDescription
 from bendybus.wire import entities
 
 TOPIC_WORDS: Final = ("topic", "topics")

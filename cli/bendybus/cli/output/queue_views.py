@@ -9,9 +9,10 @@ from bendybus.cli.output import printing, rule_views
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import KINDS
-from bendybus.domain import descriptions, durations, limits
+from bendybus.domain import durations, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityState
+from bendybus.domain.setting import SettingType
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
@@ -118,14 +119,15 @@ def settings(entity: Any) -> dict[str, Any]:
     """Return the settings of an entity of any kind, with the names of manifests."""
     described = entities.description_from_proto(entity.description)
     spec: dict[str, Any] = {}
-    for field, name in descriptions.manifest_names(type(described)).items():
-        value = getattr(described, field)
-        if field == "rules":
-            if not entity.description.HasField("rules"):
+    for setting in entity_settings.BY_KIND[described.kind]:
+        value = getattr(described, setting.name)
+        if setting.type is SettingType.RULES:
+            if not entity.description.HasField(setting.name):
                 # Not in lists.
                 continue
             value = [rule_views.as_json(each) for each in value]
-        spec[name] = durations.render(value) if field.endswith("_ms") else value
+        duration = setting.type is SettingType.DURATION
+        spec[setting.manifest_name] = durations.render(value) if duration else value
     return spec
 
 

@@ -6,11 +6,11 @@ from typing import Any
 from bendybus.domain import subscription_name
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.filters import rule as rule_domain
 from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.filters.rule_set import RuleAction
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.manage import PAGE_DEFAULT, PAGE_MAX, Changed
 from bendybus.frontend.listeners.entity_calls import Context, EntityCalls, outcomes_to_proto

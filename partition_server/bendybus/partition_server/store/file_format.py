@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import apsw
 
-from bendybus.domain import descriptions, forwarding
 from bendybus.domain import entity as entities
+from bendybus.domain import entity_settings, forwarding
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.filters import rule_json
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
 
@@ -145,4 +145,4 @@ def entity_from_json(text: str) -> Entity:
     values["manifest_uid"] = entities.manifest_of(
         values.get("manifest_uid", ""), uid=values["uid"], origin=origin
     )
-    return Entity(description=descriptions.TYPES[kind](**described), **values)
+    return Entity(description=entity_settings.TYPES[kind](**described), **values)
