@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.entities import descriptions
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.v1 import management_pb2
 
 PAGE_SIZE: Final = 100
@@ -20,7 +21,7 @@ def create_queue(
     """Return the request that creates a queue; `options`: the `fields` that are not parameters."""
     return management_pb2.CreateQueueRequest(
         name=arguments.text("queue_name", name),
-        **_creation(fields, options, management_pb2.QueueDescription),
+        **_creation(fields, options, EntityKind.QUEUE),
     )
 
 
@@ -30,7 +31,7 @@ def create_topic(
     """Return the request that creates a topic."""
     return management_pb2.CreateTopicRequest(
         name=arguments.text("topic_name", name),
-        **_creation(fields, options, management_pb2.TopicDescription),
+        **_creation(fields, options, EntityKind.TOPIC),
     )
 
 
@@ -40,19 +41,19 @@ def create_subscription(
     """Return the request that creates a subscription."""
     return management_pb2.CreateSubscriptionRequest(
         **_subscription(topic, name),
-        **_creation(fields, options, management_pb2.SubscriptionDescription),
+        **_creation(fields, options, EntityKind.SUBSCRIPTION),
     )
 
 
 def update_queue(queue: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateQueueRequest:
     """Return the request that updates a queue to `queue`, with `overrides`."""
-    name, description = descriptions.update_of(queue, overrides, management_pb2.QueueDescription)
+    name, description = descriptions.update_of(queue, overrides, EntityKind.QUEUE)
     return management_pb2.UpdateQueueRequest(name=name, description=description, origin=CLIENT)
 
 
 def update_topic(topic: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateTopicRequest:
     """Return the request that updates a topic to `topic`, with `overrides`."""
-    name, description = descriptions.update_of(topic, overrides, management_pb2.TopicDescription)
+    name, description = descriptions.update_of(topic, overrides, EntityKind.TOPIC)
     return management_pb2.UpdateTopicRequest(name=name, description=description, origin=CLIENT)
 
 
@@ -60,9 +61,7 @@ def update_subscription(
     topic: str, subscription: Any, overrides: Mapping[str, Any]
 ) -> management_pb2.UpdateSubscriptionRequest:
     """Return the request that updates a subscription to `subscription`, with `overrides`."""
-    name, description = descriptions.update_of(
-        subscription, overrides, management_pb2.SubscriptionDescription
-    )
+    name, description = descriptions.update_of(subscription, overrides, EntityKind.SUBSCRIPTION)
     return management_pb2.UpdateSubscriptionRequest(
         **_subscription(topic, name), description=description, origin=CLIENT
     )
@@ -142,11 +141,11 @@ def _subscription(topic: str, name: str) -> dict[str, Any]:
 
 
 def _creation(
-    fields: Mapping[str, Any], options: Mapping[str, Any], described: type[Any]
+    fields: Mapping[str, Any], options: Mapping[str, Any], kind: EntityKind
 ) -> dict[str, Any]:
-    descriptions.check_names(options, described)
+    descriptions.check_names(options, kind)
     return {
-        "description": descriptions.to_description(fields, described),
+        "description": descriptions.to_description(fields, kind),
         "origin": CLIENT,
         # Identifies a repeat after a lost response.
         "uid": str(uuid.uuid4()),
