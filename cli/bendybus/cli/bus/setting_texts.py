@@ -1,4 +1,4 @@
-"""`--set FIELD=VALUE`: the settings of a topic or a subscription, with their names in manifests."""
+"""`--set FIELD=VALUE`: the settings of an entity, with their names in manifests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from bendybus.cli.bus import name_values
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundle import NamespaceSettings
-from bendybus.domain import descriptions, entity_settings
+from bendybus.domain import descriptions, entity, entity_settings
 from bendybus.domain.descriptions import AnyDescription
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import BusError, InvalidArgument
@@ -44,6 +44,15 @@ def description(
     except BusError as error:
         raise UsageError(error.message) from error
     return wanted
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for what cannot be the name of a new queue."""
+    try:
+        entity.check_new_name(name)
+    except InvalidArgument as error:
+        sentence = error.message.removeprefix(f"{error.field}: ")
+        raise UsageError(f"Name of the queue: {sentence}") from error
 
 
 def _value(setting: Setting, text: str) -> Any:

@@ -14,6 +14,7 @@ from bendybus.cli.bus import (
     bus_choice,
     dry_runs,
     manifests,
+    setting_texts,
     unavailable_partitions,
 )
 from bendybus.cli.bus.management import Management
@@ -26,6 +27,7 @@ from bendybus.cli.output import printing, queue_views
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import KINDS
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import Unauthorized
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
@@ -179,7 +181,8 @@ def create_queue(
             "bendybus apply -f FILE."
         )
     with connected(context) as bus:
-        wanted = manifests.description(name, given, bus.namespace_settings())
+        setting_texts.check_name(name)
+        wanted = setting_texts.description(QueueDescription(), given, bus.namespace_settings())
         missing = []
         if dry_run:
             dry_runs.create_queue_or_topic(bus, name)
