@@ -155,6 +155,7 @@ TABLE: Final = (
         what="Queue or topic that its messages go on to.",
         kinds=_HOLDING,
         bounds=_FORWARDING,
+        since=3,
     ),
     Setting(
         name="forward_dead_lettered_messages_to",
@@ -163,6 +164,7 @@ TABLE: Final = (
         what="Queue or topic that its dead letters go on to.",
         kinds=_HOLDING,
         bounds=_FORWARDING,
+        since=3,
     ),
     Setting(
         name="auto_delete_on_idle_ms",

@@ -70,6 +70,8 @@ class Setting:
     bounds_of_new: TierBounds = field(default_factory=lambda: bounds_in(*Tier))
     # Of a duration that may be None: what that means.
     endless: str = ""
+    # The version of stored entries that has it; where it is set, no earlier program may read one.
+    since: int = 1
     # The default, 0, stands for a value that the tier decides.
     left_to_tier: bool = False
 
