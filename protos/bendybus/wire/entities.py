@@ -177,32 +177,28 @@ def entity_from_proto(proto: entity_pb2.Entity) -> Entity:
     )
 
 
+def _seen(value: Entity) -> dict[str, Any]:
+    """Return what clients see of every kind, without its runtime facts."""
+    return {
+        "uid": value.uid,
+        "generation": value.generation,
+        "origin": origin_to_proto(value.origin),
+        "description": description_to_proto(value.description),
+        "partition_count": value.partition_count,
+        "home_partition": value.home_partition,
+        "orphaned": value.orphaned,
+    }
+
+
 def queue_to_proto(value: Entity) -> management_pb2.Queue:
     """Return a queue as clients see it, without its runtime facts."""
-    return management_pb2.Queue(
-        name=value.name,
-        uid=value.uid,
-        generation=value.generation,
-        origin=origin_to_proto(value.origin),
-        description=description_to_proto(value.description),
-        partition_count=value.partition_count,
-        home_partition=value.home_partition,
-        orphaned=value.orphaned,
-    )
+    return management_pb2.Queue(name=value.name, **_seen(value))
 
 
 def topic_to_proto(value: Entity, subscription_count: int) -> management_pb2.Topic:
     """Return a topic as clients see it, without its runtime facts."""
     return management_pb2.Topic(
-        name=value.name,
-        uid=value.uid,
-        generation=value.generation,
-        origin=origin_to_proto(value.origin),
-        description=description_to_proto(value.description),
-        partition_count=value.partition_count,
-        home_partition=value.home_partition,
-        orphaned=value.orphaned,
-        subscription_count=subscription_count,
+        name=value.name, subscription_count=subscription_count, **_seen(value)
     )
 
 
@@ -222,14 +218,8 @@ def subscription_to_proto(value: Entity) -> management_pb2.Subscription:
     return management_pb2.Subscription(
         topic_name=parts[0],
         name=parts[1],
-        uid=value.uid,
-        generation=value.generation,
-        origin=origin_to_proto(value.origin),
-        description=description_to_proto(value.description),
-        partition_count=value.partition_count,
-        home_partition=value.home_partition,
-        orphaned=value.orphaned,
         manifest_rules=value.manifest_rules,
+        **_seen(value),
     )
 
 
