@@ -223,6 +223,18 @@ def subscription_to_proto(value: Entity) -> management_pb2.Subscription:
     )
 
 
+def kind_of(seen: Any) -> EntityKind:
+    """Return what an entity is that clients see."""
+    return _KIND_OF[type(seen.description)]
+
+
+def name_of(seen: Any) -> str:
+    """Return the name of an entity that clients see; of a subscription TOPIC/Subscriptions/NAME."""
+    if kind_of(seen) is EntityKind.SUBSCRIPTION:
+        return subscription_name.compose(seen.topic_name, seen.name)
+    return str(seen.name)
+
+
 def fingerprint_to_proto(value: Fingerprint) -> entity_pb2.Fingerprint:
     """Return the header of a partition's file."""
     return entity_pb2.Fingerprint(
