@@ -108,7 +108,7 @@ def check_entry(entry: "Entity") -> None:
         value = getattr(entry.description, setting.name)
         if isinstance(value, int):
             bounds.check_number(setting.name, value, bounds.NUMBER_MAX)
-        elif setting.type is SettingType.NAME:
+        elif value and setting.type is SettingType.NAME:
             bounds.check_text(setting.manifest_name, value, setting.most)
         elif setting.type is SettingType.TEXT and len(value) > setting.most:
             raise InvalidArgument(
