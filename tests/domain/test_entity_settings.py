@@ -27,7 +27,7 @@ def test_only_a_duration_that_may_be_without_end_is_none(kind: EntityKind) -> No
     hints: dict[str, Any] = {each.name: each.type for each in fields(entity_settings.TYPES[kind])}
 
     for setting in entity_settings.BY_KIND[kind]:
-        assert (type(None) in getattr(hints[setting.name], "__args__", ())) == bool(setting.endless)
+        assert (type(None) in getattr(hints[setting.name], "__args__", ())) == setting.endless
         assert setting.name.endswith("_ms") == (setting.type is SettingType.DURATION)
 
 

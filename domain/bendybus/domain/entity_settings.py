@@ -95,7 +95,7 @@ TABLE: Final = (
             **bounds_in(*Tier, least=limits.SECOND_MS),
             Tier.BASIC: Bounds(limits.SECOND_MS, limits.BASIC_TIME_TO_LIVE_MS_MAX),
         },
-        endless="no expiry",
+        endless=True,
     ),
     Setting(
         name="max_delivery_count",
@@ -176,7 +176,8 @@ TABLE: Final = (
             "long; PT5M or more."
         },
         bounds=bounds_in(*Tier, least=limits.AUTO_DELETE_ON_IDLE_MS_MIN),
-        endless="never",
+        endless=True,
+        omitted="never",
     ),
     Setting(
         name="status",

@@ -68,8 +68,9 @@ class Setting:
     bounds: TierBounds = field(default_factory=lambda: bounds_in(*Tier))
     # Also of new entities, and of values that change; earlier versions took more.
     bounds_of_new: TierBounds = field(default_factory=lambda: bounds_in(*Tier))
-    # Of a duration that may be None: what that means.
-    endless: str = ""
+    # A duration that may be None; `omitted`: what that means, where no tier decides otherwise.
+    endless: bool = False
+    omitted: str = ""
     # The version of stored entries that has it; where it is set, no earlier program may read one.
     since: int = 1
     # The default, 0, stands for a value that the tier decides.
@@ -149,5 +150,6 @@ class Setting:
             unit = " ms" if self.type is SettingType.DURATION else ""
             return f"must be {bounds.least}{unit} to {bounds.most}{unit} (got {number}{unit})."
         if number < bounds.least:
-            return f"must be at least {durations.render(bounds.least)}; omit it for {self.endless}."
+            hint = f"; omit it for {self.omitted}" if self.omitted else ""
+            return f"must be at least {durations.render(bounds.least)}{hint}."
         return f"must be at most {durations.render(bounds.most)} in the {tier} tier."
