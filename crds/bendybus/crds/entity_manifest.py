@@ -4,7 +4,7 @@ Settings come from the table of the domain, with their bounds and descriptions.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, create_model
 
@@ -37,35 +37,28 @@ _RULE_FIELDS: Final = {"ruleName": "name"}
 _Field = tuple[Any, Any]
 
 
-def _name(chars_max: int, pattern: str, **about: Any) -> Any:
+def _name(description: str, chars_max: int, pattern: str, **about: Any) -> Any:
     return Field(
-        min_length=1, max_length=chars_max, json_schema_extra={"pattern": pattern}, **about
+        description=description,
+        min_length=1,
+        max_length=chars_max,
+        json_schema_extra={"pattern": pattern},
+        **about,
     )
 
 
 def _names(kind: EntityKind) -> dict[str, _Field]:
     """Return the fields that name an entity."""
+    of_bus = limits.ENTITY_NAME_CHARS_MAX, ENTITY_NAME_PATTERN
     if kind is not EntityKind.SUBSCRIPTION:
         own = "Name on the bus, case-insensitive; default: metadata.name. Cannot change."
-        most = limits.ENTITY_NAME_CHARS_MAX
-        text = Annotated[StrictStr | None, _name(most, ENTITY_NAME_PATTERN, description=own)]
-        return {"entity_name": (text, None)}
+        return {"entity_name": (StrictStr | None, _name(own, *of_bus, default=None))}
+    of_topic = limits.SUBSCRIPTION_NAME_CHARS_MAX, SUBSCRIPTION_NAME_PATTERN
     topic = "Name of its topic on the bus, case-insensitive. Cannot change."
     own = "Name within the topic, case-insensitive; default: metadata.name. Cannot change."
     return {
-        "topic_name": (
-            StrictStr,
-            _name(limits.ENTITY_NAME_CHARS_MAX, ENTITY_NAME_PATTERN, description=topic),
-        ),
-        "entity_name": (
-            StrictStr | None,
-            _name(
-                limits.SUBSCRIPTION_NAME_CHARS_MAX,
-                SUBSCRIPTION_NAME_PATTERN,
-                default=None,
-                description=own,
-            ),
-        ),
+        "topic_name": (StrictStr, _name(topic, *of_bus)),
+        "entity_name": (StrictStr | None, _name(own, *of_topic, default=None)),
     }
 
 
