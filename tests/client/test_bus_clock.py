@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bendybus.client.core.bus_clock import BusClock
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.session_link import SessionLink
+from bendybus.client.core.stream import BusClock
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.v1.receiver_pb2 import ReceiveStreamResponse
 from bendybus.wire import admission

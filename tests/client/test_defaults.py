@@ -7,7 +7,7 @@ import pytest
 import bendybus.client
 from bendybus.client import ServiceBusMessage, aio, arguments
 from bendybus.client.core import sender as core_sender
-from bendybus.client.core.send_frame import Unit
+from bendybus.client.core.send_queue import Unit
 from tests.client.fake_front_end import FakeFrontEnd
 
 

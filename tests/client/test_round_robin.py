@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from bendybus.client import ServiceBusMessage
-from bendybus.client.core import round_robin, send_frame, send_stream
+from bendybus.client.core import round_robin, send_queue, send_stream
 from bendybus.client.core.retry_policy import RetryPolicy
-from bendybus.client.core.send_backpressure import SendLimit
+from bendybus.client.core.send_queue import SendLimit
 from bendybus.client.messages.encode import Columns
 from bendybus.domain import errors
 from bendybus.v1 import sender_pb2
@@ -16,11 +16,11 @@ from bendybus.wire import statuses
 from tests.client.outcome import Outcome
 
 
-def units_of(size: int) -> list[send_frame.Unit]:
+def units_of(size: int) -> list[send_queue.Unit]:
     """Return units of one message without a key, in their places in a frame."""
     columns = Columns()
     columns.add(ServiceBusMessage("x"))
-    units = [send_frame.Unit("q", columns, Outcome(), 60.0) for _ in range(size)]
+    units = [send_queue.Unit("q", columns, Outcome(), 60.0) for _ in range(size)]
     for position, unit in enumerate(units):
         unit.position = position
     return units
@@ -74,7 +74,7 @@ def test_messages_with_a_key_do_not_count_where_others_are_dealt() -> None:
     keyed = Columns()
     keyed.add(ServiceBusMessage("x", partition_key="k"))
     for _ in range(100):
-        round_robin_.assign("q", [send_frame.Unit("q", keyed, Outcome(), 60.0)] * 100, 0.0)
+        round_robin_.assign("q", [send_queue.Unit("q", keyed, Outcome(), 60.0)] * 100, 0.0)
 
     _, run = round_robin_.assign("q", units_of(320), 0.0)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bendybus.client.core.send_backpressure import SendLimit
+from bendybus.client.core.send_queue import SendLimit
 
 
 class Door:

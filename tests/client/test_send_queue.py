@@ -4,8 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bendybus.client import ServiceBusMessage
-from bendybus.client.core.send_frame import Unit
-from bendybus.client.core.send_queue import SendQueue
+from bendybus.client.core.send_queue import SendQueue, Unit
 from bendybus.client.messages import encode
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from bendybus.client import ServiceBusMessage, aio, exceptions
 from bendybus.client.aio import ServiceBusClient as AsyncClient
-from bendybus.client.core import send_frame, send_stream
+from bendybus.client.core import send_queue, send_stream
 from bendybus.client.core.retry_policy import RetryPolicy
-from bendybus.client.core.send_backpressure import SendLimit
+from bendybus.client.core.send_queue import SendLimit
 from bendybus.client.messages.encode import Columns
 from bendybus.domain import errors
 from bendybus.v1 import sender_pb2
@@ -124,7 +124,7 @@ async def test_each_unit_of_a_frame_has_its_own_deadline() -> None:
     for waiter, deadline_s in ((early, 0.1), (later, 5.0)):
         columns = Columns()
         columns.add(ServiceBusMessage("x"))
-        unit = send_frame.Unit("q", columns, waiter, 60.0)
+        unit = send_queue.Unit("q", columns, waiter, 60.0)
         unit.deadline_s = loop.time() + deadline_s
         rules.send(unit)
     request = rules.next_request()

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from bendybus.client import arguments, exceptions
 from bendybus.client.core.channel import Stubs
-from bendybus.client.core.connection import Connection
-from bendybus.client.core.shared_connection import SharedConnection
+from bendybus.client.core.connection import Connection, SharedConnection
 from bendybus.client.exceptions import AzureError
 from bendybus.domain.errors import BusError
 

@@ -7,8 +7,8 @@ from typing import Any
 from bendybus.client.aio import calls
 from bendybus.client.aio.management.paging import AsyncItemPaged
 from bendybus.client.core import session as core
+from bendybus.client.core.connection import SharedConnection
 from bendybus.client.core.session import BaseSession
-from bendybus.client.core.shared_connection import SharedConnection
 
 
 class ServiceBusSession(BaseSession):

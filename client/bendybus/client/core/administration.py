@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bendybus.client.core import client, settings, tracing
-from bendybus.client.core.shared_connection import SharedConnection
+from bendybus.client.core.connection import SharedConnection
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.entities import requests
 from bendybus.client.entities.models import ApiVersion

@@ -5,7 +5,7 @@ from typing import Any
 
 from bendybus.client import connection_string
 from bendybus.client.core import settings
-from bendybus.client.core.shared_connection import SharedConnection
+from bendybus.client.core.connection import SharedConnection
 
 
 class BaseClient:

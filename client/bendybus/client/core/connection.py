@@ -14,12 +14,13 @@ from typing import Any, Final
 import grpc
 
 from bendybus.client import arguments, exceptions
+from bendybus.client.core import io_thread
 from bendybus.client.core.channel import Channel, Stubs
 from bendybus.client.core.credentials import Credentials
 from bendybus.client.core.io_thread import IoThread
 from bendybus.client.core.outage import Outage
 from bendybus.client.core.receive_stream import ReceiveStream
-from bendybus.client.core.send_backpressure import SendLimit
+from bendybus.client.core.send_queue import SendLimit
 from bendybus.client.core.send_stream import SendStream
 from bendybus.client.core.settings import Settings
 from bendybus.client.core.stream import Stream
@@ -320,3 +321,34 @@ def _unknown(error: BusError) -> OutcomeUnknown:
         f"{error.message} An earlier try may have succeeded: the outcome is unknown.",
         metadata={**error.metadata, "cause": error.reason},
     )
+
+
+class SharedConnection:
+    """Gives a client, its senders and its receivers the connection of this process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._connection: Connection | None = None
+        # Set by asynchronous clients: their credentials are awaited on the application's loop.
+        self.of_loop = False
+
+    def get(self) -> Connection:
+        """Return the connection of this process; a forked child gets a new one."""
+        found, io = self._connection, io_thread.current()
+        if found is None or found.io is not io:
+            with io_thread.making():
+                found = self._connection
+                if found is None or found.io is not io:
+                    loop = asyncio.get_running_loop() if self.of_loop else None
+                    found = self._connection = Connection(self.settings, io, loop)
+        return found
+
+    def made(self) -> Connection | None:
+        """Return the connection if this process has opened one."""
+        found = self._connection
+        return found if found is not None and found.io is io_thread.current() else None
+
+    def take(self) -> Connection | None:
+        """Remove and return the connection, if this process has opened one."""
+        found, self._connection = self._connection, None
+        return found if found is not None and found.io is io_thread.current() else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from bendybus.client import arguments
 from bendybus.client.core import client, settings, tracing
-from bendybus.client.core.shared_connection import SharedConnection
+from bendybus.client.core.connection import SharedConnection
 from bendybus.domain import limits
 from bendybus.domain import subscription_name as subscription_names
 

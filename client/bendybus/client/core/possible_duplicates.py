@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from bendybus.client.core.send_frame import Unit
+from bendybus.client.core.send_queue import Unit
 
 IDS_MAX: Final = 10_000
 # At most one log line in this time.

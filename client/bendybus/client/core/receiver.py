@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.core import io_thread, session_link, tracing
+from bendybus.client.core.ask_ahead import ReceiveSteps
 from bendybus.client.core.background_settlements import BackgroundSettlements
 from bendybus.client.core.connection import Connection
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.message_buffer import BatchSlice
-from bendybus.client.core.receive_steps import ReceiveSteps
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.session_link import SessionLink
 from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement

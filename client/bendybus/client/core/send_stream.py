@@ -19,13 +19,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.client import exceptions
-from bendybus.client.core import send_frame
+from bendybus.client.core import send_queue
 from bendybus.client.core.possible_duplicates import PossibleDuplicates
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
 from bendybus.client.core.round_robin import RoundRobin
-from bendybus.client.core.send_backpressure import SendLimit
-from bendybus.client.core.send_frame import Frame, Unit
-from bendybus.client.core.send_queue import SendQueue
+from bendybus.client.core.send_queue import Frame, SendLimit, SendQueue, Unit
 from bendybus.client.core.stream import Stream
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
@@ -83,7 +81,7 @@ class SendStream:
     def send(self, unit: Unit) -> None:
         """Accept a unit; its waiter gets the sequence numbers (if wanted) or the error."""
         if self._closed:
-            self._finish(unit, error=send_frame.closed())
+            self._finish(unit, error=send_queue.closed())
             return
         if not unit.deadline_s:
             unit.deadline_s = self._loop.time() + unit.timeout_s
@@ -98,9 +96,9 @@ class SendStream:
         await self.stream.close()
         frames = [*self._in_flight.values(), *self._repeats, *self._resting]
         for frame in frames:
-            self._give_up(frame, send_frame.closed())
+            self._give_up(frame, send_queue.closed())
         for unit in self._waiting.remove_if(lambda _: True):
-            self._finish(unit, error=send_frame.closed())
+            self._finish(unit, error=send_queue.closed())
         for timer in (self._hold, self._sweeper):
             if timer is not None:
                 timer.cancel()
@@ -144,10 +142,10 @@ class SendStream:
             if full or len(self._in_flight) >= FRAMES_IN_FLIGHT_MAX or self._should_hold(now):
                 return None
             built = self._build()
-            if built is not None and send_frame.fits(built, self.stream.request_bytes_max):
+            if built is not None and send_queue.fits(built, self.stream.request_bytes_max):
                 return built
             if built is not None:
-                self._give_up(built, send_frame.too_large(built))
+                self._give_up(built, send_queue.too_large(built))
         return None
 
     def _landed(self, frame_id: int) -> Frame | None:
@@ -349,7 +347,7 @@ class SendStream:
         sent = frame.unknown or frame.frame_id in self._in_flight
         for unit in frame.units:
             if not unit.done and unit.deadline_s + _GRACE_S <= now:
-                self._finish(unit, error=send_frame.timed_out(unit, sent=sent))
+                self._finish(unit, error=send_queue.timed_out(unit, sent=sent))
         left = frame.open_units()
         if left:
             self._arm(frame, min(unit.deadline_s for unit in left))
@@ -366,7 +364,7 @@ class SendStream:
         self._sweeper = None
         now = self._loop.time()
         for unit in self._waiting.remove_if(lambda unit: unit.deadline_s + _GRACE_S <= now):
-            self._finish(unit, error=send_frame.timed_out(unit, sent=False))
+            self._finish(unit, error=send_queue.timed_out(unit, sent=False))
         if self._waiting:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
 
@@ -374,7 +372,7 @@ class SendStream:
         frame.stop_timer()
         if isinstance(error, BusError):
             if frame.unknown:
-                error = send_frame.of_unknown_outcome(error)
+                error = send_queue.of_unknown_outcome(error)
             error = exceptions.from_bus_error(error)
         for unit in frame.units:
             if not unit.done:

@@ -7,12 +7,11 @@ from typing import Any, Final
 from bendybus.client import arguments
 from bendybus.client.core import receiver as receivers
 from bendybus.client.core import session_link
-from bendybus.client.core.connection import Connection
+from bendybus.client.core.connection import Connection, SharedConnection
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement
-from bendybus.client.core.shared_connection import SharedConnection
 from bendybus.client.core.transaction_link import State, TransactionLink
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from bendybus.client.core import session as core
+from bendybus.client.core.connection import SharedConnection
 from bendybus.client.core.session import BaseSession
-from bendybus.client.core.shared_connection import SharedConnection
 from bendybus.client.sync import calls
 from bendybus.client.sync.management.paging import ItemPaged
 
