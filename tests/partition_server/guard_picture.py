@@ -15,14 +15,14 @@ from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import SLOT_SHIFT, Row, State, body_size
 from tests.partition_server.driver import Driver
 
-# What has no meaning of its own, see `marks`, or is checked by `amiss`.
+# What has no meaning of its own, see `NOT_UNDONE`, or is checked by `amiss`.
 _IGNORED: Final = {
     "store", "clock", "clock_ms", "new_id", "serve_budget", "_budget", "faults",
     "lock_generation", "generation", "generations", "last_used_mono_ms", "accessed_at_ms", "boot",
     "lock_ends", "noted", "ends", "ready", "sessions", "number", "by_number",
     "_forgotten", "_before", "_reserved", "forward_link", "fail_next", "held_most", "settler_id",
     "session_token", "tokens", "_last", "_heap", "told", "loaded",
-    "more", "returned", "_orders", "measured_mono_ms", "undo", "_undo", "windows", "_windows",
+    "more", "returned", "_orders", "measured_mono_ms", "journal", "_journal", "windows", "_windows",
 }  # fmt: skip
 
 

@@ -27,6 +27,8 @@ from bendybus.partition_server.state.commands import (
     SendFenced,
     Settle,
 )
+from bendybus.partition_server.state.due_times import DueTimes
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.shares import Shares
 from tests.partition_server import topic_changes
 from tests.partition_server.driver import Driver
@@ -269,7 +271,7 @@ def test_frames_of_one_topic_that_wait_leave_room_for_those_of_others(
 
     def park(slot: int) -> None:
         known.check_room(slot, frame)
-        known.park(Stage(), slot, frame)
+        known.park(Stage(Journal(), DueTimes(Journal())), slot, frame)
 
     for _ in range(27):
         park(1)

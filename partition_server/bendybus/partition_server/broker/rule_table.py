@@ -164,7 +164,7 @@ COMMANDS: Final[dict[type[Command], CommandRule]] = {
 
 
 def _mark(turn: Turn) -> None:
-    turn.partition.due.mark(turn.stage, turn.now)
+    turn.partition.due.mark(turn.stage.changes, turn.now)
 
 
 SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {

@@ -22,5 +22,4 @@ def sweep(turn: Turn) -> None:
         if budget.spent():
             break
     if removed == len(found) < most:
-        # STRICTLY AFTER the commit: until then, they are there.
-        stage.on_commit.append(partition.no_garbage)
+        stage.journal.later(partition.no_garbage)

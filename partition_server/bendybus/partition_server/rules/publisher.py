@@ -113,6 +113,7 @@ class Publisher(Appender):
             if row.state == State.SCHEDULED:
                 self._turn.stage.append_row(self._queue, numbered)
             else:
+                self._turn.stage.touch(self._queue)
                 state.counter += 1
                 publish.store(self._turn, self._queue, numbered, made)
                 self.copies_left -= len(made) if self.in_transaction else 0

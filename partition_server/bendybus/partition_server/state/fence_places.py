@@ -7,8 +7,8 @@ are new are added.
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.shares import Shares
-from bendybus.partition_server.state.undo_log import UndoLog
 
 COUNT_MS: Final = 1_000
 
@@ -16,8 +16,8 @@ COUNT_MS: Final = 1_000
 class FencePlaces:
     """The places of producers, as they were counted last."""
 
-    def __init__(self, undo: UndoLog) -> None:
-        self._undo = undo
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self.places: Shares[str] = Shares()
         self.measured_mono_ms = -COUNT_MS
 
@@ -37,5 +37,5 @@ class FencePlaces:
     def add(self, user: str) -> None:
         """Count a new producer, until the next count or until that is taken back."""
         places = self.places
-        self._undo.note(places.put, user, places.of(user), places.total)
+        self._journal.note(places.put, user, places.of(user), places.total)
         places.add(user, 1)

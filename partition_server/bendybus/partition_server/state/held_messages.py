@@ -3,16 +3,16 @@
 from collections import Counter
 
 from bendybus.partition_server.state import shares
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.shares import Shares
-from bendybus.partition_server.state.undo_log import UndoLog
 
 
 class HeldMessages:
     """Counts them by slot, and by who shares the places."""
 
-    def __init__(self, undo: UndoLog) -> None:
-        self._undo = undo
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self._by_slot: Counter[int] = Counter()
         self.places: Shares[str] = Shares()
 
@@ -29,7 +29,7 @@ class HeldMessages:
         """Count messages that wait from now on; a negative count: no more."""
         slot, user, places = queue.slot, shares.user_of(queue.entity), self.places
         before = (self._by_slot[slot], places.of(user), places.total)
-        self._undo.note(self._put, slot, user, *before)
+        self._journal.note(self._put, slot, user, *before)
         self._put(slot, user, *(each + count for each in before))
 
     def drop(self, queue: MessageQueue) -> None:

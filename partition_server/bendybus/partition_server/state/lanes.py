@@ -158,7 +158,7 @@ class Lanes:
         """Note a queue that has a frame for a partition to which none may go now."""
         self._waiting.setdefault(partition, {})[slot] = None
 
-    # STRICTLY AFTER the commit
+    # At the commit
 
     def forget_choices(self, slot: int) -> None:
         """Forget the partitions that were chosen for messages of a slot that is removed."""

@@ -90,7 +90,7 @@ class Operations:
         return None
 
     def remember(self, name: bytes, value: Any, now: Now) -> None:
-        """Note an outcome, STRICTLY AFTER its commit."""
+        """Note an outcome that is committed."""
         entity = _entity_of(name)
         window = self._windows.setdefault(entity, _Window())
         self._windows.move_to_end(entity)

@@ -26,9 +26,9 @@ from bendybus.partition_server.state import producer_outcomes, transaction_outco
 from bendybus.partition_server.state.answers import Appended, Failed, Transacted
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Now, Transact
+from bendybus.partition_server.state.journal import Journal, JournalDict
 from bendybus.partition_server.state.repeat_windows import ENTRY_BYTES as ENTRY_BYTES
 from bendybus.partition_server.state.repeat_windows import RepeatWindows
-from bendybus.partition_server.state.undo_log import UndoDict, UndoLog
 from bendybus.partition_server.store.records import Changes, ProducerEntry
 
 ENTRIES_MAX: Final = 65_536
@@ -73,26 +73,26 @@ class Producers:
         entries: Iterable[ProducerEntry],
         now: Now,
         unknown_before_ms: Mapping[str, int],
-        undo: UndoLog,
+        journal: Journal,
         *,
         clock_in_doubt: bool = False,
     ) -> None:
         """`clock_in_doubt`: the wall clock may not tell how long ago something was forgotten."""
         # When each was stored is by this process's monotonic clock: no jump of the wall clock
         # matters. Their age counts from now on: one that jumped meanwhile makes none too old.
-        self._windows = RepeatWindows(undo)
+        self._windows = RepeatWindows(journal)
         for entry in entries:
             self._windows.add(producer_outcomes.entity_of(entry), entry, now.mono_ms)
         # By entity; "": what was first tried before this may be forgotten of any entity. A mark
         # from the future (the clock was wrong then), or a clock in doubt, means: everything before
         # this opening.
-        self._unknown: UndoDict[str, Unknown] = UndoDict(undo)
+        self._unknown: JournalDict[str, Unknown] = JournalDict(journal)
         for uid, wall_ms in unknown_before_ms.items():
             age_ms = 0 if clock_in_doubt else max(0, now.wall_ms - wall_ms)
             if wall_ms:
                 self._unknown[uid] = Unknown(wall_ms, now.mono_ms - age_ms)
         # Entities that are deleted and still remembered: they are forgotten first.
-        self._gone: UndoDict[str, None] = UndoDict(undo)
+        self._gone: JournalDict[str, None] = JournalDict(journal)
 
     def uids(self) -> list[str]:
         """Return the entities of which something is remembered."""
@@ -223,7 +223,7 @@ class Producers:
         for uid in islice(uids, FORGET_STEP):
             oldest = windows.oldest(uid)
             if oldest is None or oldest.id >= changes.producers[0].id:
-                # STRICTLY older than this transaction's own.
+                # Never this transaction's own.
                 break
             entry, at_mono_ms = windows.forget(uid)
             changes.producers_forgotten.append(entry.id)

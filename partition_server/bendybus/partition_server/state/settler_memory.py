@@ -44,7 +44,7 @@ class Settlers:
     def remember(
         self, settler_id: bytes, disposition: Disposition, tokens: bytes, now_mono_ms: int
     ) -> None:
-        """Note what is settled, STRICTLY AFTER its commit."""
+        """Note what is settled and committed."""
         if disposition not in _REMEMBERED or not tokens:
             return
         frames = self._frames.get(settler_id)
