@@ -304,6 +304,20 @@ def test_expiry_is_due_as_before_when_a_settlement_is_taken_back(queue: Driver) 
     assert differences(queue, before) == []
 
 
+def test_a_delay_that_is_taken_back_is_no_earlier_end_of_a_lock(queue: Driver) -> None:
+    queue.send(b"one")
+    [(_, token)] = queue.receive(1)
+    before = due_times(queue.partition.state)
+
+    abandon = Settle("s", 1, D.ABANDON, token, delay_ms=1_000)
+    stage = queue.partition.decide([abandon], queue.now)
+    changed = due_times(queue.partition.state)
+    queue.partition.take_back(stage)
+
+    assert changed != before
+    assert differences(queue, before) == []
+
+
 def test_renewals_that_are_taken_back_leave_the_ends_of_locks_as_they_were(queue: Driver) -> None:
     # So many that the notes of all locks are made again meanwhile.
     queue.send(*[b"m"] * 500)

@@ -25,11 +25,18 @@ ENTRIES_MAX = 400
 pytestmark = pytest.mark.requirement("R90")
 
 
-def seen(driver: Driver) -> dict[str, Any]:
+def seen(driver: Driver) -> Any:
     """Return all that a partition knows and has to know again after it was unwound."""
     made = guard_picture.of_partition(driver)
     made["due"] = due_times(driver.partition.state)
-    return {name: value for name, value in made.items() if name not in NOT_UNDONE}
+    return undone(made)
+
+
+def undone(value: Any) -> Any:
+    """Return a picture without what is never undone."""
+    if not isinstance(value, dict):
+        return value
+    return {name: undone(each) for name, each in value.items() if name not in NOT_UNDONE}
 
 
 class Cut:
@@ -41,7 +48,7 @@ class Cut:
         self.driver, self.at = driver, at
         self.stage = state.begin_stage()
         self.turn = Turn(state, self.stage, driver.now, state.clock.expiry_held(driver.now))
-        self.before: dict[str, Any] | None = None
+        self.before: Any = None
 
     def entering(self) -> None:
         """Take the mark, if it is time."""

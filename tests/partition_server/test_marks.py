@@ -276,7 +276,7 @@ def partition_picture(bus: Bus) -> Any:
             "parts": {k: dict(each.parts) for k, each in producers._windows._producers.items()},
             "unknown": dict(producers._unknown),
         },
-        "settled": state.settlers.size_bytes(),
+        "settled": state.settlers.used(),
         "unfinished": (len(state.unfinished), state.unfinished._sizes.total, len(state.deletions)),
         "catalogue": state.catalogue.all(),
     }

@@ -38,9 +38,7 @@ from bendybus.partition_server.state.commands import (
     Command,
     Now,
     Release,
-    SendFenced,
     StreamEnded,
-    TakeForwarded,
     Transact,
     Withdraw,
     stores,
@@ -257,16 +255,17 @@ class Partition:
     def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
         """Return the answers to sends that find no room; what is stored already is told so."""
         return [
-            Answer(
-                command.reply_to,
-                Failed(error)
-                if isinstance(command, TakeForwarded | SendFenced)
-                else self.state.producers.refused(command, error, now),
-            )
+            Answer(command.reply_to, self._refused(command, error, now))
             for command in commands
-            if isinstance(command, Append | Transact | TakeForwarded | SendFenced)
-            and stores(command)
+            if stores(command)
         ]
+
+    def _refused(self, command: Command, error: BusError, now: Now) -> Any:
+        if isinstance(command, Append):
+            return self.state.producers.refused(command, error, now)
+        if isinstance(command, Transact):
+            return self.state.transactions.refused(command, error, now)
+        return Failed(error)
 
     def refuse_waiting(self, error: BusError) -> list[Answer]:
         """Return the answers to what was sent to topics and waits, when there is no room for it."""

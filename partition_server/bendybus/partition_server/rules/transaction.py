@@ -37,9 +37,9 @@ def transact(turn: Turn, command: Transact) -> Transacted | None:
 
 
 def _transact(turn: Turn, command: Transact) -> Transacted:
-    producers, stage, now = turn.partition.producers, turn.stage, turn.now
+    transactions, stage, now = turn.partition.transactions, turn.stage, turn.now
     _check_name(command)
-    known = producers.transaction(command, now)
+    known = transactions.find(command, now)
     if known is not None:
         return known
     _check_now(turn, command)
@@ -47,7 +47,7 @@ def _transact(turn: Turn, command: Transact) -> Transacted:
     outcome = _decide(turn, command)
     if outcome.error is not None:
         turn.take_back_to(mark)
-    producers.remember_transaction(command, outcome, now, stage.changes)
+    transactions.remember(command, outcome, now, stage.changes)
     if stage.changes.producers_forgotten and not turn.expiry_held:
         # The next opening compares its clock with the one that says when this was forgotten.
         turn.partition.due.mark(stage.changes, now)

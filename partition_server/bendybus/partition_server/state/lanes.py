@@ -128,10 +128,10 @@ class ForwardOutcome:
 class Lanes:
     """The lanes of all queues of a partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, choices: dict[int, int]) -> None:
+        """`choices`: the partition that was chosen for a message without a key, by id."""
         self._by_slot: dict[int, dict[int, Lane]] = {}
-        # The partition that was chosen for a message without a key, by id; see forward_choices.
-        self.choices: dict[int, int] = {}
+        self.choices = choices
         # By partition: frames on their way there, their bytes, and queues that wait to send more.
         self._frames: Counter[int] = Counter()
         self._bytes: Counter[int] = Counter()

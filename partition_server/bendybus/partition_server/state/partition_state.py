@@ -35,6 +35,7 @@ from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.topics import Topics
+from bendybus.partition_server.state.transaction_outcomes import Transactions
 from bendybus.partition_server.state.unfinished_work import Unfinished
 from bendybus.partition_server.state.window_memory import WindowMemory
 from bendybus.partition_server.store.store import Opened, Store
@@ -75,8 +76,7 @@ class PartitionState:
         self.catalogue = Catalogue(opened.fingerprint, opened.entities)
         self.topics = Topics()
         self.forwards = Forwards(forward_refused_ms, journal)
-        self.lanes = Lanes()
-        self.lanes.choices = store.forwards.choices()
+        self.lanes = Lanes(store.forwards.choices())
         self.held = HeldMessages(journal)
         self.fence_places = FencePlaces(journal)
         self.awaiting = AwaitingRoom(journal)
@@ -104,6 +104,7 @@ class PartitionState:
             journal,
             clock_in_doubt=self.clock.expiry_held(now) or opened.seen is None,
         )
+        self.transactions = Transactions(self.producers)
         # What goes on in later turns.
         self.deletions = Deletions(self.operations)
         self.unfinished = Unfinished()
