@@ -150,7 +150,6 @@ class Appender:
         """Append what can be and return the outcome."""
         batch, sizes = command.batch, command.group_sizes or (len(command.batch.payloads),)
         check_shape(batch, sizes)
-        self._stage.touch(self._queue)
         if self._history is None and self._all_fit(batch, sizes):
             self._append(batch, 0, len(batch.payloads))
             return Appended(self._numbers)
