@@ -1,9 +1,9 @@
-"""The format of a partition's file: its version, its migrations, and the versions inside it.
+"""The format of a partition's file: its version, its tables, and the versions inside it.
 
 `user_version` is the version of all tables; what is serialised inside a column has a version of
-its own beside it. Whatever a newer program wrote is refused in a sentence, before anything is
-written. Migrations only add columns and tables, each in bounded steps, in one transaction: killed
-in the middle, the next opening does all of it.
+its own beside it. Whatever a newer program wrote, and a file of an older format, is refused in a
+sentence, before anything is written. Formats are numbered since the first; this one was reached by
+migrations, which version 0.7.0 still has.
 """
 
 import json
@@ -29,9 +29,10 @@ APPLICATION_ID: Final = 0x42454E44  # "BEND"
 # beginning. A larger one was measured to be no faster, and a full disk must have room for all of
 # it a second time, or a checkpoint cannot end.
 WAL_PAGES_MAX: Final = 1_000
-# Of what is serialised in columns: the entries of the catalogue, the outcomes of producers; and
-# the format that first says it.
-VERSIONED_SINCE: Final = 4
+# Of all tables; and the last version that converts files of earlier formats.
+FORMAT: Final = 12
+CONVERTED_BY: Final = "0.7.0"
+# Of what is serialised in columns: the entries of the catalogue, the outcomes of producers.
 ENTRY_VERSION: Final = 3
 OUTCOME_VERSION: Final = 1
 
@@ -54,35 +55,36 @@ def set_pragmas(db: apsw.Connection) -> None:
 
 
 def check_version(path: Path, version: int) -> None:
-    """Raise FileRefused unless this program knows the version of the tables."""
-    known = len(statements.migrations())
-    if version > known:
+    """Raise FileRefused unless the tables are of the format of this program."""
+    if version > FORMAT:
         raise FileRefused(
-            f"{path} has format {version}; this version reads up to {known}. Use the version that "
+            f"{path} has format {version}; this version reads up to {FORMAT}. Use the version that "
             "wrote it, or a later one."
+        )
+    if version < FORMAT:
+        raise FileRefused(
+            f"{path} has format {version}; this version reads format {FORMAT} only. Open it with "
+            f"version {CONVERTED_BY} first, which converts it, then with this one."
         )
 
 
 def refuse_foreign(path: Path, db: apsw.Connection) -> bool:
     """Return whether the file is empty. Raises FileRefused for another program's or version's."""
-    empty = not db.execute("SELECT count(*) FROM sqlite_schema").get
+    version = db.pragma("user_version")
+    empty = not version and not db.execute("SELECT count(*) FROM sqlite_schema").get
     if db.pragma("application_id") != APPLICATION_ID and not empty:
         raise FileRefused(f"{path} is an SQLite file of another program. Move it away.")
-    check_version(path, db.pragma("user_version"))
+    if not empty:
+        check_version(path, version)
     return empty
 
 
-def migrate(db: apsw.Connection) -> None:
-    """Make the tables what this version needs: all of it, or nothing."""
-    scripts = statements.migrations()
-    version = db.pragma("user_version")
-    if version == len(scripts):
-        return
+def make(db: apsw.Connection) -> None:
+    """Make the tables of an empty file: all of them, or nothing."""
     with db:
-        for script in scripts[version:]:
-            db.execute(script)
+        db.execute(statements.schema())
         db.pragma("application_id", APPLICATION_ID)
-        db.pragma("user_version", len(scripts))
+        db.pragma("user_version", FORMAT)
 
 
 def check_contents(path: Path, entry: int, outcome: int, sub_queue: int) -> None:

@@ -83,7 +83,7 @@ class SqliteStore:
         return self.guard.path
 
     def open(self) -> Opened:
-        """Lock the file, make or migrate it, check whose it is, raise its boot number."""
+        """Lock the file, make it if it is new, check whose it is, raise its boot number."""
         self.close()
         self.guard.lock()
         try:
@@ -146,13 +146,16 @@ class SqliteStore:
         with translated(self.path, FileRefused):
             self._db = db = apsw.Connection(str(self.path))
             # Before anything is written: a foreign file stays as it is.
-            if file_format.refuse_foreign(self.path, db):
+            empty = file_format.refuse_foreign(self.path, db)
+            if empty:
                 self.guard.check_may_begin("is empty")
             else:
-                self._check_contents(db)
+                [versions] = db.execute(self._queries["read_versions"])
+                file_format.check_contents(self.path, *versions)
             file_format.set_pragmas(db)
             self._page_bytes = int(db.pragma("page_size"))
-            file_format.migrate(db)
+            if empty:
+                file_format.make(db)
             if self._page_count_max:
                 db.pragma("max_page_count", self._page_count_max)
             self.sessions.opened()
@@ -160,11 +163,6 @@ class SqliteStore:
             opened = self._read_all(*file_header.open_header(self.path, db, self.fingerprint))
         self.guard.opened()
         return opened
-
-    def _check_contents(self, db: apsw.Connection) -> None:
-        if db.pragma("user_version") >= file_format.VERSIONED_SINCE:
-            [versions] = db.execute(self._queries["read_versions"])
-            file_format.check_contents(self.path, *versions)
 
     def _read_all(self, incarnation: bytes, boot: int, seen: ClockMark | None) -> Opened:
         self.fingerprint = replace(self.fingerprint, incarnation=incarnation)
