@@ -11,9 +11,9 @@ from bendybus.partition_server.state.ready_set import ReadyWindow
 from bendybus.partition_server.state.session_lock import SessionLock
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.topics import Topic
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import SLOT_SHIFT, Row, State, body_size
 from tests.partition_server.driver import Driver
+from tests.partition_server.memory_store import MemoryStore
 
 # What has no meaning of its own, see `NOT_UNDONE`, or is checked by `amiss`.
 _IGNORED: Final = {
@@ -49,9 +49,9 @@ def picture(value: Any, depth: int = 0) -> Any:
         return [picture(each, depth + 1) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
         names = [each.name for each in fields(value)]
-    elif hasattr(value, "__dict__") and type(value).__module__.startswith("bendybus"):
+    elif hasattr(value, "__dict__") and type(value).__module__.startswith(("bendybus", "tests")):
         names = list(vars(value))
-    elif hasattr(type(value), "__slots__") and type(value).__module__.startswith("bendybus"):
+    elif hasattr(type(value), "__slots__") and type(value).__module__.startswith(("bendybus", "tests")):
         names = list(type(value).__slots__)
     else:
         return "callable" if callable(value) else value

@@ -27,7 +27,6 @@ from bendybus.partition_server.state.commands import (
 from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.pipeline_commands import DrainAction
 from bendybus.partition_server.store.errors import StoreFailed
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server import (
     guard_picture,
     guard_pipelines,
@@ -41,6 +40,7 @@ from tests.partition_server.due_picture import due_times
 from tests.partition_server.faulty_rules import break_function
 from tests.partition_server.guard_scenarios import Plan, Scenario
 from tests.partition_server.guard_sessions import make_sessions
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.session_driver import Sessions
 
 pytestmark = pytest.mark.requirement("R340")

@@ -15,7 +15,7 @@ from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import backup_copy
-from bendybus.partition_server.store import file_format, file_header
+from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
@@ -209,7 +209,7 @@ def test_a_file_keeps_its_incarnation_and_each_restore_of_a_copy_has_another(
         other.close()
 
     assert again == first
-    assert {len(each) for each in (first, *restores)} == {file_header.INCARNATION_BYTES}
+    assert {len(each) for each in (first, *restores)} == {file_format.INCARNATION_BYTES}
     assert len({first, *restores}) == 3
 
 

@@ -13,11 +13,11 @@ from bendybus.partition_server.state import budget
 from bendybus.partition_server.state.commands import Command
 from bendybus.partition_server.state.journal import NOT_UNDONE, Journal
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server import guard_picture, test_marks
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.due_picture import due_times
 from tests.partition_server.guard_scenarios import Scenario
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.test_due_times_undone import COMMANDS, SWEEPS, made, small_turns, wait
 
 # More than any of the scenarios has.

@@ -35,10 +35,10 @@ from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.ready_set import ReadyWindow
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import START_MS, Driver, fingerprint
 from tests.partition_server.due_picture import due_times
+from tests.partition_server.memory_store import MemoryStore
 
 QUEUES = ("plain", "other", "detecting")
 MESSAGE_IDS = ("", "m", "n", "too long" * 17)

@@ -10,9 +10,9 @@ from bendybus.partition_server.broker.rule_table import COMMANDS
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Command, Settle
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.due_picture import due_times
+from tests.partition_server.memory_store import MemoryStore
 
 pytestmark = pytest.mark.requirement("R90")
 

@@ -214,7 +214,7 @@ def test_every_query_has_one_caller() -> None:
 
     folder = resources.files("bendybus.partition_server.store")
     modules = (
-        "sqlite_store.py", "sqlite_appends.py", "sqlite_producers.py", "file_header.py"
+        "sqlite_store.py", "sqlite_appends.py", "sqlite_producers.py", "file_format.py"
     )  # fmt: skip
     text = "".join((folder / module).read_text("utf-8") for module in modules)
 

@@ -36,8 +36,7 @@ from bendybus.partition_server.state.pipeline_commands import (
 )
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.pipeline_records import Lease
-from bendybus.partition_server.store.records import State, row_id
+from bendybus.partition_server.store.records import Lease, State, row_id
 
 # How many drains a partition may have missed, because it was away or was restored: more than there
 # ever are, and far fewer than there are epochs.

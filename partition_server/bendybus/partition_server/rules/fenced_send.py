@@ -23,7 +23,7 @@ from bendybus.partition_server.state.pipeline_commands import (
     SendFenced,
 )
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.pipeline_records import Fence
+from bendybus.partition_server.store.records import Fence
 
 
 def store(turn: Turn, command: SendFenced) -> FencedStored | Failed | None:

@@ -28,7 +28,7 @@ from bendybus.partition_server.rules import (
 )
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state.due_times import Sweep
-from bendybus.partition_server.state.forward_pauses import RETRY_MS
+from bendybus.partition_server.state.lanes import RETRY_MS
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.publications import Held
 from bendybus.partition_server.state.ready_set import ReadyWindow

@@ -16,8 +16,7 @@ from bendybus.partition_server.rules import forward_choices, forward_doubt, forw
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.answers import Done
-from bendybus.partition_server.state.forward_pauses import RETRY_MS
-from bendybus.partition_server.state.lanes import ForwardOutcome, Lane, Outgoing
+from bendybus.partition_server.state.lanes import RETRY_MS, ForwardOutcome, Lane, Outgoing
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.journal import Journal
-from bendybus.partition_server.store.pipeline_records import Lease
+from bendybus.partition_server.store.records import Lease
 
 Key = tuple[str, SubQueue]
 

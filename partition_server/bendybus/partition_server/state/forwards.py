@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bendybus.partition_server.state import forward_pauses
+from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.due_times import SlotTimes
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -89,10 +89,10 @@ class Forwards:
         lasts_ms = 0
         if known is not None and known.code == code:
             lasts_ms = now_mono_ms - known.since_mono_ms
-        pause_ms = forward_pauses.retry_ms(lasts_ms, len(self._refusals))
+        wait_ms = lanes.pause_ms(lasts_ms, len(self._refusals))
         left_ms = self.refused_ms - lasts_ms
         # Never later than what waits is to be set aside.
-        return min(pause_ms, left_ms) if left_ms > 0 else pause_ms
+        return min(wait_ms, left_ms) if left_ms > 0 else wait_ms
 
     # At the commit of a look.
 

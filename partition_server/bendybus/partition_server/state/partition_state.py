@@ -20,14 +20,13 @@ from bendybus.partition_server.state.deletions import Deletions
 from bendybus.partition_server.state.drains import Drains
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
 from bendybus.partition_server.state.faults import Faults
-from bendybus.partition_server.state.fence_places import FencePlaces
 from bendybus.partition_server.state.forwards import Forwards
-from bendybus.partition_server.state.held_messages import HeldMessages
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.lanes import Lanes
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.open_streams import OpenStreams
 from bendybus.partition_server.state.operation_memory import Operations
+from bendybus.partition_server.state.places import FencePlaces, HeldMessages
 from bendybus.partition_server.state.producer_memory import Producers
 from bendybus.partition_server.state.publications import Publications
 from bendybus.partition_server.state.queues import Queues

@@ -7,6 +7,7 @@ migrations, which version 0.7.0 still has.
 """
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,13 +16,15 @@ import apsw
 
 from bendybus.domain import descriptions, forwarding
 from bendybus.domain import entity as entities
-from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.filters import rule_json
+from bendybus.domain.limits import Tier
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
+from bendybus.partition_server.store.records import ClockMark
 
 APPLICATION_ID: Final = 0x42454E44  # "BEND"
 # Pages of WAL after which the writer checkpoints, within its own commit. Nothing else reads for
@@ -148,3 +151,57 @@ def entity_from_json(text: str) -> Entity:
         values.get("manifest_uid", ""), uid=values["uid"], origin=origin
     )
     return Entity(description=descriptions.TYPES[kind](**described), **values)
+
+
+INCARNATION_BYTES: Final = 16
+
+
+def new_incarnation() -> bytes:
+    """Return what tells a file from the one that it was copied from, and from any other."""
+    return os.urandom(INCARNATION_BYTES)
+
+
+def open_header(
+    path: Path, db: apsw.Connection, own: Fingerprint
+) -> tuple[bytes, int, ClockMark | None]:
+    """Check whose file it is, raise its boot number durably; return incarnation, boot, last use.
+
+    A new file, and one of before incarnations, gets what it lacks. Raises FileRefused for a file
+    that belongs elsewhere.
+    """
+    sql = statements.load()
+    found = db.execute(sql["read_header"]).fetchone()
+    with db:
+        if found is None:
+            values = (own.namespace_name, own.namespace_uid, own.tier.value)
+            db.execute(sql["write_header"], (*values, own.partition_count, own.partition))
+        else:
+            name, uid, tier, count, index, *_ = found
+            stored = Fingerprint(name, uid, Tier(tier), count, index)
+            if stored != own:
+                raise FileRefused(_difference(path, stored, own))
+        db.execute(sql["raise_boot"])
+        [(*_, boot, incarnation, wall_ms, mono_ms, machine)] = db.execute(sql["read_header"])
+        if not incarnation:
+            incarnation = new_incarnation()
+            db.execute(sql["write_incarnation"], (incarnation,))
+    return incarnation, boot, ClockMark(wall_ms, mono_ms, machine) if wall_ms else None
+
+
+def _difference(path: Path, stored: Fingerprint, own: Fingerprint) -> str:
+    facts = [
+        f"{name} {getattr(stored, name)!s} instead of {getattr(own, name)!s}"
+        for name, field in Fingerprint.__dataclass_fields__.items()
+        if field.compare and getattr(stored, name) != getattr(own, name)
+    ]
+    told = (
+        f"{path} belongs elsewhere: {', '.join(facts)}. The partitioning of a namespace "
+        "cannot be changed; give this partition its own file."
+    )
+    if stored.namespace_uid == own.namespace_uid:
+        return told
+    return (
+        f"{told} On Kubernetes it is the data of an earlier BusNamespace of this name: annotate "
+        "the BusNamespace with bendybus.io/retained-data: adopt to keep it, or purge to start "
+        "without messages."
+    )

@@ -20,7 +20,7 @@ from bendybus.partition_server.store.records import (
     State,
     row_id,
 )
-from bendybus.partition_server.store.session_reads import MessageRun
+from bendybus.partition_server.store.store import MessageRun
 
 Read = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 Page = Callable[[str, tuple[Any, ...], int], list[Row]]

@@ -16,7 +16,7 @@ import apsw
 
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.store import file_format, file_guard, file_header, statements
+from bendybus.partition_server.store import file_format, file_guard, statements
 from bendybus.partition_server.store.errors import (
     FileRefused,
     NotCommitted,
@@ -160,7 +160,7 @@ class SqliteStore:
                 db.pragma("max_page_count", self._page_count_max)
             self.sessions.opened()
             self.bodies.opened()
-            opened = self._read_all(*file_header.open_header(self.path, db, self.fingerprint))
+            opened = self._read_all(*file_format.open_header(self.path, db, self.fingerprint))
         self.guard.opened()
         return opened
 
