@@ -49,9 +49,11 @@ def picture(value: Any, depth: int = 0) -> Any:
         return [picture(each, depth + 1) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
         names = [each.name for each in fields(value)]
-    elif hasattr(value, "__dict__") and type(value).__module__.startswith(("bendybus", "tests")):
+    elif not type(value).__module__.startswith(("bendybus", "tests")):
+        return "callable" if callable(value) else value
+    elif hasattr(value, "__dict__"):
         names = list(vars(value))
-    elif hasattr(type(value), "__slots__") and type(value).__module__.startswith(("bendybus", "tests")):
+    elif hasattr(type(value), "__slots__"):
         names = list(type(value).__slots__)
     else:
         return "callable" if callable(value) else value

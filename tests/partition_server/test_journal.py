@@ -75,11 +75,11 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> list[Cut]:
     """Return a list for the cut that is to be made."""
     current: list[Cut] = []
 
-    def entering(method: Callable[..., None]) -> Callable[..., None]:
-        def enter(journal: Journal, *args: Any) -> None:
+    def entering(method: Callable[..., Any]) -> Callable[..., Any]:
+        def enter(journal: Journal, *args: Any) -> Any:
             for cut in current:
                 cut.entering()
-            method(journal, *args)
+            return method(journal, *args)
 
         return enter
 

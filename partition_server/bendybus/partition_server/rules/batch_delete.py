@@ -113,7 +113,7 @@ def _go_on(turn: Turn, deletion: Deletion, budget: Budget) -> Deletion | None:
                 stage.unlock(queue, summary.counter)
                 delays.end(turn, queue, summary.counter)
             elif summary.state == State.ACTIVE:
-                stage.window(queue).vanished.append(summary.counter)
+                stage.touch(queue, counts=False).vanished.append(summary.counter)
             left -= 1
         budget.spend(summary.size_bytes if doomed else 0)
     deleted = deletion.deleted + deletion.left - left

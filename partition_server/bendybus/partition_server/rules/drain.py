@@ -273,7 +273,7 @@ def _remove(turn: Turn, queue: MessageQueue, counter: int, size_bytes: int) -> N
         stage.unlock(queue, counter)
         delays.end(turn, queue, counter)
     else:
-        stage.window(queue).vanished.append(counter)
+        stage.touch(queue, counts=False).vanished.append(counter)
 
 
 # The end of a lease

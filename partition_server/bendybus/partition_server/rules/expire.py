@@ -48,7 +48,7 @@ def sweep(turn: Turn) -> None:
             stage.unlock(queue, summary.counter)
             delays.end(turn, queue, summary.counter)
         elif not summary.state:
-            stage.window(queue).vanished.append(summary.counter)
+            stage.touch(queue, counts=False).vanished.append(summary.counter)
         return 0
 
     rows, due = turn.budget.rows_left, partition.due
@@ -83,4 +83,4 @@ def expire_returned(turn: Turn, id_: int) -> None:
         return
     expire(turn, queue, id_, row.state, found.size())
     if row.state == State.ACTIVE:
-        turn.stage.window(queue).vanished.append(row.counter)
+        turn.stage.touch(queue, counts=False).vanished.append(row.counter)

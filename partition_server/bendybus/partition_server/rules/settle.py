@@ -55,7 +55,8 @@ def settle(turn: Turn, command: Settle) -> Settled | None:
         command.dead_letter_reason,
         command.dead_letter_error_description,
     )
-    delays.check(command)
+    if command.delay_ms:
+        delays.check(command)
     if command.disposition is Disposition.COMPLETE:
         # Frees pages and writes none, so that the size of messages does not matter.
         count, lost = _complete(turn, command.tokens, command.entity_uid)

@@ -55,9 +55,10 @@ class Journal:
         """Begin a stage: what changed before it is committed, or was not decided by one."""
         self._entries.clear()
 
-    def note(self, undo: Callable[..., object], *before: Any) -> None:
-        """Note a change that is about to be made: `undo(*before)` takes it back."""
+    def note(self, undo: Callable[..., object], *before: Any) -> int:
+        """Note a change before it is made: `undo(*before)` takes it back. Return the length."""
         self._entries.append((undo, before, None, ()))
+        return len(self._entries)
 
     def later(self, redo: Callable[..., object], *what: Any) -> None:
         """Let `redo(*what)` make a change when the stage is committed."""
@@ -69,9 +70,10 @@ class Journal:
         before: tuple[Any, ...],
         redo: Callable[..., object],
         what: tuple[Any, ...],
-    ) -> None:
+    ) -> int:
         """Note a change that is made in two parts: at once, and at the commit."""
         self._entries.append((undo, before, redo, what))
+        return len(self._entries)
 
     def before(self, length: int) -> tuple[Any, ...]:
         """Return what was noted first after the journal had this length."""

@@ -111,7 +111,8 @@ class Producers:
         """
         if not command.producer_id:
             return None
-        _check_spans(command)
+        if command.spans:
+            _check_spans(command)
         entries = self._windows.named(command.producer_id, command.producer_sequence)
         known = _look_up(command, entries) if entries else None
         if known is not None and known.rest is None:
@@ -121,7 +122,9 @@ class Producers:
                 f"frame {command.producer_sequence} was sent in {len(entries)} parts already, as "
                 "many as are remembered. Send the rest under another frame_id."
             )
-        if outcomes.may_be_forgotten(self, command.entity.uid, command.age_ms, now):
+        if command.age_ms and outcomes.may_be_forgotten(
+            self, command.entity.uid, command.age_ms, now
+        ):
             raise unknown("this frame", command.age_ms, "the messages may or may not be stored")
         return known
 
@@ -306,9 +309,9 @@ def pick(command: Append, chosen: Sequence[int]) -> Append:
 
 def _check_spans(command: Append) -> None:
     spans = command.spans
-    if spans and (len(spans) % 2 or sum(spans[1::2]) != len(command.batch.payloads)):
+    if len(spans) % 2 or sum(spans[1::2]) != len(command.batch.payloads):
         raise errors.InvalidArgument("spans", "must add up to the messages of the batch.")
-    if spans and max(map(add, spans[::2], spans[1::2])) > limits.FRAME_MESSAGES_MAX:
+    if max(map(add, spans[::2], spans[1::2])) > limits.FRAME_MESSAGES_MAX:
         raise errors.InvalidArgument(
             "spans", f"must end within the {limits.FRAME_MESSAGES_MAX} messages of a frame."
         )

@@ -132,28 +132,23 @@ class Stage:
         own, changes = [getattr(self, name) for name in _GROWING], self.changes
         return own + [getattr(changes, name) for name in _CHANGES_GROWING]
 
-    def window(self, queue: MessageQueue) -> Touched:
-        """Return the note on a queue whose window learns of something at the commit."""
-        touched = self.touched.get(queue.slot)
+    def touch(self, queue: MessageQueue, *, counts: bool = True) -> Touched:
+        """Return the note on a queue that is about to change: its figures (`counts`), or only what
+        its window learns of at the commit.
+        """
+        slot, journal = queue.slot, self.journal
+        touched = self.touched.get(slot)
         if touched is None:
             state = queue.state
             touched = Touched(queue, state.size_bytes, queue.ready.at_end())
-            self.touched[queue.slot] = touched
-            self.journal.enter(touched.restore, (state.figures(),), self._show, (touched,))
-            touched.noted = len(self.journal)
+            self.touched[slot] = touched
+            figures = (state.figures(),)
+            touched.noted = journal.enter(touched.restore, figures, self._show, (touched,))
         elif touched.noted <= self.marked:
-            self.journal.note(touched.restore, *touched.before())
-            touched.noted = len(self.journal)
-        return touched
-
-    def touch(self, queue: MessageQueue) -> Touched:
-        """Return the note on a queue whose figures are about to change."""
-        touched = self.touched.get(queue.slot)
-        if touched is None or touched.noted <= self.marked:
-            touched = self.window(queue)
-        if not touched.counted:
+            touched.noted = journal.note(touched.restore, *touched.before())
+        if counts and not touched.counted:
             touched.counted = True
-            self.changes.slots[queue.slot] = queue.state
+            self.changes.slots[slot] = queue.state
         return touched
 
     def _show(self, touched: Touched) -> None:
@@ -219,7 +214,7 @@ class Stage:
         """Delete a row that is not locked."""
         self.remove(queue, row.id, row.state, row.size())
         if row.state == State.ACTIVE:
-            self.window(queue).vanished.append(row.counter)
+            self.touch(queue, counts=False).vanished.append(row.counter)
 
     def remove(self, queue: MessageQueue, id_: int, state: int, size_bytes: int) -> None:
         """Delete a message and uncount it in its state."""
@@ -253,7 +248,7 @@ class Stage:
     def unlock(self, queue: MessageQueue, counter: int) -> Lock:
         """Take a lock away."""
         lock = queue.locks[counter]
-        self.window(queue).unlocked.append((counter, lock))
+        self.touch(queue, counts=False).unlocked.append((counter, lock))
         del queue.locks[counter]
         return lock
 
