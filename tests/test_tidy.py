@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILE_LINES_MAX = 400
+# Of the product: a concept stays in one file. Tests are many and short.
+FILE_LINES_MAX = 650
+TEST_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["bendybus"]
 # Put together from pieces, so that this file does not find itself.
@@ -110,7 +112,8 @@ def test_no_file_is_longer_than_a_reader_bears() -> None:
     long = {
         name_of(path): lines
         for path in sources()
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
+        if (lines := len(path.read_text(encoding="utf-8").splitlines()))
+        > (TEST_LINES_MAX if name_of(path).startswith("tests/") else FILE_LINES_MAX)
     }
 
     assert long == {}

@@ -12,7 +12,7 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import sessions
 from bendybus.frontend.core.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.receive import Source
-from bendybus.frontend.core.session_cache import LockedSession
+from bendybus.frontend.core.sessions import LockedSession
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.listeners.session_opening import SessionOpening
 from bendybus.frontend.upstreams import deliver_frames

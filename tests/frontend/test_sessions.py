@@ -16,8 +16,7 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive import ReceiveDispatcher, Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
-from bendybus.frontend.core.session_cache import LockedSession
-from bendybus.frontend.core.sessions import SessionDispatcher
+from bendybus.frontend.core.sessions import LockedSession, SessionDispatcher
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
@@ -70,7 +69,7 @@ class Bus:
         self.upstreams = [Upstream(partition) for partition in range(COUNT)]
         ways: Any = dict(enumerate(self.upstreams))
         self.receives = ReceiveDispatcher(ways, directory, Metrics())
-        self.sessions = SessionDispatcher(ways, self.receives)
+        self.sessions = SessionDispatcher(ways, self.receives, timeout_s=60.0)
         self.handed: list[Delivery] = []
         self.failed: list[BusError] = []
 

@@ -245,7 +245,7 @@ class SimulatedFrontEnd:
         self.ways = {index: Way(world, self, index) for index in range(PARTITIONS)}
         ways: Any = self.ways
         self.receives = ReceiveDispatcher(ways, directory, Metrics())
-        self.sessions = SessionDispatcher(ways, self.receives)
+        self.sessions = SessionDispatcher(ways, self.receives, timeout_s=60.0)
         self.settles = SettleDispatcher(ways, Metrics())
         self.copies = SimpleNamespace(changed=lambda: None)
         self._flow = FlowControl(self.receives)

@@ -50,12 +50,12 @@ class FrontEnd:
         }
         self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics)
         self.receives = ReceiveDispatcher(self.upstreams, self.directory, self.metrics)
+        timeout_s = settings.unary_timeout_s
         # Of all receivers' streams.
         self.deliveries = FlowControl(self.receives)
-        self.sessions = SessionDispatcher(self.upstreams, self.receives)
+        self.sessions = SessionDispatcher(self.upstreams, self.receives, timeout_s=timeout_s)
         self.settles = SettleDispatcher(self.upstreams, self.metrics)
         self.transactions = TransactionDispatcher(self.upstreams, self.directory, self.metrics)
-        timeout_s = settings.unary_timeout_s
         self.copies = CatalogueCopies(self.upstreams, self.directory, timeout_s)
         self.manager = EntityManager(self.upstreams, self.directory, self.copies, timeout_s)
 

@@ -22,7 +22,6 @@ from bendybus.frontend.core.receive_actions import (
     WithdrawAsk,
 )
 from bendybus.frontend.core.receiver import Batches, Delivery, Fail, Hand, Receiver
-from bendybus.frontend.core.session_cache import SessionCache
 from bendybus.frontend.core.shared_cache import REASK_S, Key, SharedCache
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
@@ -88,7 +87,7 @@ class ReceiveDispatcher:
         return self._receiver(shared, hand, fail, owner)
 
     def open_session(
-        self, shared: SessionCache, hand: Hand, fail: Fail, *, owner: Any = None
+        self, shared: SharedCache, hand: Hand, fail: Fail, *, owner: Any = None
     ) -> Receiver:
         """Return the receiver of a session that is locked for it. Ends another one of it."""
         if (before := self._caches.get(shared.key)) is not None:
@@ -272,8 +271,7 @@ class ReceiveDispatcher:
                 # Whether they are deleted is unknown: they must not be handed over.
                 del self._deliveries[deliver_id]
                 _, batch, _ = pending.waiting.pop(deliver_id)
-                if isinstance(pending.shared, SessionCache):
-                    pending.shared.unconfirmed += batch.lock_tokens
+                pending.shared.left_unconfirmed(batch.lock_tokens)
                 self._finish(pending)
 
     def moving(self, partition: int) -> None:
@@ -354,7 +352,7 @@ class ReceiveDispatcher:
         if pending is None:
             return
         partition, batch, until_ms = pending.waiting.pop(deleted.deliver_id)
-        if deleted.failed and isinstance(pending.shared, SessionCache):
+        if deleted.failed and pending.shared.session_token:
             # It may keep them as delivered; the next ones must not overtake them.
             self.give_back(GiveBack(batch, 0, len(batch.messages), partition))
         if not deleted.failed:

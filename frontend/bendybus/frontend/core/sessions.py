@@ -1,41 +1,145 @@
-"""Sessions, between receivers and partitions: accepted, attached, renewed, closed.
+"""Sessions, between receivers and partitions: accepted, attached, renewed, closed; what they keep.
 
-    accept ──► offered (`session_offers`) ──confirm──► locked: `receive` makes its receiver
+    accept ──► offered (`session_accepts`) ──confirm──► locked: `receive` makes its receiver
 
 The lock is the partition's. This front end serves it on its stream to that partition; when that
-stream is lost or moves, sessions with a receiver are attached to the next one.
+stream is lost or moves, sessions with a receiver are attached to the next one before anything is
+asked for. A message is handed over only after the partition has confirmed that it is delivered: it
+may have been recalled in the meantime.
 """
 
 import asyncio
-from typing import Any, Final
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
-from bendybus.domain import bounds, errors, limits, session_access
+from bendybus.domain import bounds, errors, limits, message_access, session_access
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import lease, receivable
+from bendybus.frontend.core import columns, lease, receivable
+from bendybus.frontend.core.lease import Lease, SessionLease
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.receiver import Fail, Hand, Receiver
-from bendybus.frontend.core.session_accepts import Offer
-from bendybus.frontend.core.session_cache import LockedSession, SessionCache
-from bendybus.frontend.core.session_offers import SessionOffers
-from bendybus.frontend.core.session_requests import Result, SessionRequests, partition_of
-from bendybus.frontend.core.unclosed_sessions import UnclosedSessions
-from bendybus.frontend.upstreams import deliver_frames
+from bendybus.frontend.core.session_accepts import (
+    Offer,
+    Result,
+    SessionOffers,
+    SessionRequests,
+    partition_of,
+)
+from bendybus.frontend.core.shared_cache import CacheHost, SharedCache
+from bendybus.frontend.upstreams import deliver_frames, message_calls
+from bendybus.frontend.upstreams.message_calls import SessionCounts, Target
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 
 # The least time that partitions have to offer a session.
 OFFER_S_MIN: Final = 0.25
 # How long a session is asked for by name while its partition's stream moves.
 NAMED_S: Final = 2.0
+# Sessions that are to be freed, of one partition that cannot be told. The locks of more end by
+# themselves.
+UNCLOSED_MAX: Final = 10_000
+PAGE_DEFAULT: Final = 100
+PAGE_MAX: Final = 1_000
+# A page's token: a partition, and a place in it.
+_PARTITION_BYTES: Final = 2
+_PAGE_TOKEN_BYTES_MAX: Final = 4 * limits.KEY_CHARS_MAX + 128
+
+_T = TypeVar("_T")
+
+
+class LockedSession(NamedTuple):
+    """A session that a receiver of this front end has locked."""
+
+    partition: int
+    session_id: str
+    token: bytes
+    locked_until_ms: int
+    lock_remaining_ms: int
+    # On which stream to its partition, counted from the start of the front end.
+    stream: int = 0
+    # The partition's count of its attachments; 0: not known.
+    attachment: int = 0
+
+
+class SessionCache(SharedCache):
+    """The cache of one session."""
+
+    def __init__(
+        self, host: CacheHost, entity: Entity, mode: ReceiveMode, session: LockedSession
+    ) -> None:
+        self.session = session
+        # Served on the current stream to its partition.
+        self.attached = True
+        # Tokens that may be delivered at the partition, and surely not to the client.
+        self.unconfirmed = bytearray()
+        now = now_ms()
+        self.lease = SessionLease(
+            now + session.lock_remaining_ms, entity.description.lock_duration_ms, now
+        )
+        super().__init__(
+            host,
+            entity,
+            SubQueue.MAIN,
+            mode,
+            partitions=(session.partition,),
+            available=lambda partition: (
+                self.attached and host.available(partition) and self.lease.askable(now_ms())
+            ),
+            lease=self.lease,
+        )
+        self.session_token = session.token
+        self.confirms = True
+
+    def lease_of(self, until_ms: int, lock_ms: int, now_ms: int) -> Lease:
+        """Return the session's lease: what is received has no lock of its own."""
+        self.lease.heard(until_ms, now_ms)
+        return self.lease
+
+    def renewed(self, until_ms: int) -> None:
+        """Take the new end of the session's lock."""
+        now = now_ms()
+        self.lease.heard(until_ms, now)
+        self.perform(self.cache.due(now))
+
+    def left_unconfirmed(self, tokens: bytes) -> None:
+        """Take messages of which it is unknown whether they are delivered: they are given back as
+        the session is attached again, or later ones would overtake them.
+        """
+        self.unconfirmed += tokens
+
+    def unanswered(self, owner: Any) -> BusError:
+        """Return why it is not known whether there are messages."""
+        now = now_ms()
+        if not self.lease.ending(now):
+            return super().unanswered(owner)
+        return errors.SessionLockLost(
+            f"{self.entity.title}: the lock on session {self.session.session_id!r} ends in "
+            f"{self.lease.until_ms - now} ms, too soon to receive under it. Renew it and receive "
+            "again."
+        )
+
+    def recall(self, tokens: bytes) -> None:
+        """Drop messages that the partition took back; they come again."""
+        recalled = columns.token_set(tokens)
+        self.perform(
+            self.cache.recalled(
+                lambda data, at: columns.tokens(data, at, at + 1) in recalled, now_ms()
+            )
+        )
 
 
 class SessionDispatcher:
     """All sessions that receivers of this front end have or wait for."""
 
-    def __init__(self, upstreams: dict[int, Upstream], receives: ReceiveDispatcher) -> None:
+    def __init__(
+        self, upstreams: dict[int, Upstream], receives: ReceiveDispatcher, *, timeout_s: float
+    ) -> None:
+        """`timeout_s`: of a call about what sessions keep."""
         self._upstreams = upstreams
+        self._timeout_s = timeout_s
         self._receives = receives
         self._requests = SessionRequests()
         self._offers = SessionOffers(upstreams, receives, self._decline)
@@ -228,6 +332,89 @@ class SessionDispatcher:
 
         self._requests.await_answer(request_id, partition, answered)
 
+    # What sessions keep
+
+    async def state(self, name: str, token: bytes) -> bytes | None:
+        """Return what is kept for a session, None: nothing. Raises SessionLockLost."""
+        upstream, target = self._located(name, token)
+        return await message_calls.session_state(upstream, target, token)
+
+    async def keep(self, name: str, token: bytes, state: bytes | None) -> None:
+        """Keep something for a session, None: nothing any more. Raises SessionLockLost."""
+        upstream, target = self._located(name, token)
+        await message_calls.set_session_state(upstream, target, token, state)
+
+    async def page(
+        self, name: str, size: int, page_token: bytes, state_updated_after_ms: int
+    ) -> tuple[Sequence[str], bytes]:
+        """Return sessions with active messages or a state, and the next page's token.
+
+        With a time only those whose state was set after it; for the token see `_paged`.
+        """
+
+        async def listed(
+            upstream: Upstream, target: Target, sessions: int, place: bytes
+        ) -> tuple[Sequence[str], bytes]:
+            found, following = await message_calls.list_sessions(
+                upstream,
+                target,
+                sessions=sessions,
+                after=_session_at(place),
+                state_updated_after_ms=state_updated_after_ms,
+            )
+            return found, b"" if following is None else _place_of(following)
+
+        return await self._paged(name, size, page_token, listed)
+
+    async def counts(
+        self, name: str, size: int, page_token: bytes
+    ) -> tuple[Sequence[SessionCounts], bytes]:
+        """Return what sessions hold, and the next page's token; see `_paged`."""
+
+        async def counted(
+            upstream: Upstream, target: Target, sessions: int, place: bytes
+        ) -> tuple[Sequence[SessionCounts], bytes]:
+            found, following = await message_calls.count_sessions(
+                upstream, target, sessions=sessions, after=place or None
+            )
+            return found, following or b""
+
+        return await self._paged(name, size, page_token, counted)
+
+    async def _paged(
+        self,
+        name: str,
+        size: int,
+        page_token: bytes,
+        fetch: Callable[[Upstream, Target, int, bytes], Awaitable[tuple[Sequence[_T], bytes]]],
+    ) -> tuple[Sequence[_T], bytes]:
+        """Return a page, partition after partition, and the next one's token; empty: that is all.
+
+        Raises PartitionUnavailable rather than leave out those of a partition.
+        """
+        entity = self._receives.directory.find(name)
+        message_access.check(entity, message_access.Access.RECEIVE)
+        session_access.check(entity, SubQueue.MAIN, by_session=True)
+        bounds.check_number("page_size", size, PAGE_MAX)
+        if len(page_token) > _PAGE_TOKEN_BYTES_MAX:
+            raise errors.InvalidArgument("page_token", "is not valid for this call.")
+        partition = int.from_bytes(page_token[:_PARTITION_BYTES], "big")
+        left = [each for each in sorted(entity.partitions()) if each >= partition]
+        if not left:
+            return (), b""
+        place = page_token[_PARTITION_BYTES:] if left[0] == partition else b""
+        target = Target(entity, SubQueue.MAIN, self._timeout_s)
+        found, following = await fetch(
+            self._upstreams[left[0]], target, size or PAGE_DEFAULT, place
+        )
+        if following:
+            return found, left[0].to_bytes(_PARTITION_BYTES, "big") + following
+        return found, left[1].to_bytes(_PARTITION_BYTES, "big") if len(left) > 1 else b""
+
+    def _located(self, name: str, token: bytes) -> tuple[Upstream, Target]:
+        entity = receivable.find(self._receives.directory, name)
+        return self._upstream_of(token), Target(entity, SubQueue.MAIN, self._timeout_s)
+
     # From partitions
 
     def answered(self, partition: int, answer: deliver_frames.Answer) -> None:
@@ -308,6 +495,34 @@ class SessionDispatcher:
         return self._upstreams[partition_of(token, self._upstreams)]
 
 
+class UnclosedSessions:
+    """Locks that no receiver has, of partitions that could not be told. Pure.
+
+    The oldest are dropped at the limit.
+    """
+
+    def __init__(self) -> None:
+        # The UIDs of their entities, by token.
+        self._sessions: dict[int, OrderedDict[bytes, str]] = {}
+
+    def note(self, partition: int, token: bytes, entity_uid: str) -> None:
+        """Note a session that is to be freed when its partition is back."""
+        sessions = self._sessions.setdefault(partition, OrderedDict())
+        sessions[token] = entity_uid
+        if len(sessions) > UNCLOSED_MAX:
+            sessions.popitem(last=False)
+
+    def keep(self, partition: int, token: bytes, entity_uid: str) -> None:
+        """Forget a session of an entity: a receiver has it again."""
+        sessions = self._sessions.get(partition, OrderedDict())
+        if sessions.get(token) == entity_uid:
+            del sessions[token]
+
+    def take(self, partition: int) -> list[tuple[bytes, str]]:
+        """Return, and forget, the sessions to free in a partition, and their entities."""
+        return list(self._sessions.pop(partition, OrderedDict()).items())
+
+
 def _locked(offer: Offer, result: Result, stream: int, upstream: Upstream) -> LockedSession:
     return LockedSession(
         offer.partition,
@@ -334,3 +549,15 @@ def _left_ms(upstream: Upstream, result: Result) -> int:
 
 def _elsewhere() -> BusError:
     return errors.SessionLockLost("the session moved to another stream of its receiver.")
+
+
+def _place_of(session_id: str) -> bytes:
+    # A name may be empty: the first byte says that there is one.
+    return b"\0" + session_id.encode("utf-8", "surrogatepass")
+
+
+def _session_at(place: bytes) -> str | None:
+    try:
+        return place[1:].decode("utf-8", "surrogatepass") if place else None
+    except ValueError as error:
+        raise errors.InvalidArgument("page_token", "is not valid for this call.") from error

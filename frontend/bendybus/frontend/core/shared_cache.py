@@ -64,7 +64,7 @@ class CacheHost(Protocol):
 class SharedCache:
     """The cache of one (entity, sub-queue, mode): executes its actions, keeps its timer."""
 
-    # Of a cache that is one session's; see `session_cache`.
+    # Of a cache that is one session's; see `sessions`.
     session_token = b""
 
     def __init__(
@@ -112,6 +112,9 @@ class SharedCache:
     def lease_of(self, until_ms: int, lock_ms: int, now_ms: int) -> Lease:
         """Return the lease of messages whose locks end then, and last so long."""
         return lease_of_messages(until_ms, lock_ms)
+
+    def left_unconfirmed(self, tokens: bytes) -> None:
+        """Take messages of which it is unknown whether they are delivered: their locks end."""
 
     def unanswered(self, owner: Any) -> BusError:
         """Return why it is not known whether there are messages."""

@@ -13,8 +13,6 @@ from bendybus.frontend.core import (
     browse,
     by_number,
     receive_cache,
-    session_counts,
-    session_states,
 )
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receive import Source
@@ -144,7 +142,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         """Return what is kept for a session."""
         with self._front_end.metrics.refusals(request.entity_path):
             name = request_values.entity(request.entity_path)
-            state = await session_states.get(self._front_end, name, request.session_token)
+            state = await self._front_end.sessions.state(name, request.session_token)
         return receiver_pb2.GetSessionStateResponse(state=state)
 
     @statuses.unary
@@ -155,7 +153,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         state = request.state if request.HasField("state") else None
         with self._front_end.metrics.refusals(request.entity_path):
             name = request_values.entity(request.entity_path)
-            await session_states.put(self._front_end, name, request.session_token, state)
+            await self._front_end.sessions.keep(name, request.session_token, state)
         return receiver_pb2.SetSessionStateResponse()
 
     @statuses.unary
@@ -165,16 +163,10 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         """List sessions."""
         with self._front_end.metrics.refusals(request.entity_path):
             name = request_values.entity(request.entity_path)
-            page = await session_states.page(
-                self._front_end,
-                name,
-                request.page_size,
-                request.page_token,
-                request.state_updated_after_ms,
+            session_ids, following = await self._front_end.sessions.page(
+                name, request.page_size, request.page_token, request.state_updated_after_ms
             )
-        return receiver_pb2.ListSessionsResponse(
-            session_ids=page.session_ids, next_page_token=page.following
-        )
+        return receiver_pb2.ListSessionsResponse(session_ids=session_ids, next_page_token=following)
 
     @statuses.unary
     async def ListSessionCounts(
@@ -183,8 +175,8 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         """List what sessions hold."""
         with self._front_end.metrics.refusals(request.entity_path):
             name = request_values.entity(request.entity_path)
-            sessions, following = await session_counts.page(
-                self._front_end, name, request.page_size, request.page_token
+            sessions, following = await self._front_end.sessions.counts(
+                name, request.page_size, request.page_token
             )
         return receiver_pb2.ListSessionCountsResponse(sessions=sessions, next_page_token=following)
 

@@ -16,7 +16,7 @@ from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
-from bendybus.frontend.core.session_cache import LockedSession, SessionCache
+from bendybus.frontend.core.sessions import LockedSession, SessionCache
 from bendybus.frontend.core.settle import SettleOutcome, SettleRequest
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.answers import ANSWERS_MAX, Answer, Answers

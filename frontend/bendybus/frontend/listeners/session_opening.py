@@ -11,8 +11,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Receiver
-from bendybus.frontend.core.session_cache import LockedSession, SessionCache
-from bendybus.frontend.core.sessions import SessionDispatcher
+from bendybus.frontend.core.sessions import LockedSession, SessionCache, SessionDispatcher
 from bendybus.frontend.listeners.answers import Answer
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import statuses
