@@ -5,7 +5,6 @@ import fnmatch
 import os
 import re
 import subprocess
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,6 @@ ROOT = Path(__file__).parents[1]
 FILE_LINES_MAX = 650
 TEST_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
-SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["bendybus"]
 # Put together from pieces, so that this file does not find itself.
 LEFTOVER = re.compile(r"\b(" + "FIX" + "ME|TO" + "DO|XX" + r"X)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(" + "work|root|home|opt|mnt" + r")/[\w.-]+")
@@ -69,11 +67,6 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def module_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[parts.index("bendybus") :] if "bendybus" in parts else parts)
-
-
 @dataclass(frozen=True, slots=True)
 class Outline:
     """What the tests ask of a module: parsed once, its tree is not kept."""
@@ -98,14 +91,6 @@ def outline(path: Path) -> Outline:
             modules = [node.module] if node.module else []
             found.imports.append((node.lineno, node.level, modules))
     return found
-
-
-def core_modules() -> list[Path]:
-    return [
-        path
-        for path in sources()
-        if any(fnmatch.fnmatch(module_of(path), glob) for glob in SETTINGS["core-modules"])
-    ]
 
 
 def test_no_file_is_longer_than_a_reader_bears() -> None:
@@ -145,19 +130,6 @@ def test_nothing_is_left_for_later() -> None:
     ]
 
     assert left == []
-
-
-def test_core_modules_do_no_input_or_output_and_read_no_clock() -> None:
-    guilty = [
-        f"{name_of(path)} imports {module}"
-        for path in core_modules()
-        for _, _, modules in outline(path).imports
-        for module in modules
-        if module.partition(".")[0] in SETTINGS["core-forbidden"]
-    ]
-
-    assert len(core_modules()) > 5
-    assert guilty == []
 
 
 def test_without_git_what_it_would_ignore_is_left_out(tmp_path: Path) -> None:

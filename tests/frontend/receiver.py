@@ -5,7 +5,7 @@ from typing import Any
 
 from bendybus.frontend.core.credit import Credit
 from bendybus.frontend.core.lease import SessionLease, lease_of_messages
-from bendybus.frontend.core.receive_actions import AskPartition, GiveBack, HandOver, WithdrawAsk
+from bendybus.frontend.core.partition_asks import AskPartition, GiveBack, HandOver, WithdrawAsk
 from bendybus.frontend.core.receive_cache import Cache
 
 

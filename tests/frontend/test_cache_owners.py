@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from bendybus.frontend.core import cached_messages, partition_asks, receive_cache
+from bendybus.frontend.core import partition_asks, receive_cache
 from bendybus.frontend.core.receive_cache import Cache
 from tests.frontend.receiver import Receiver
 
@@ -77,7 +77,7 @@ def test_what_waits_for_a_connection_goes_back_when_that_ends() -> None:
 
 
 def test_what_caches_hold_is_counted_over_all_and_by_connection() -> None:
-    held = cached_messages.HeldBytes()
+    held = receive_cache.HeldBytes()
     ids = itertools.count(1)
     cache = Cache(range(4), lambda p: True, lambda: next(ids), 0, held)
     receiver = Receiver()

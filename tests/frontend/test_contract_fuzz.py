@@ -9,7 +9,7 @@ from bendybus.domain import errors
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
-from bendybus.frontend.core import peek_cursor
+from bendybus.frontend.core import peek
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.v1 import message_pb2, receiver_pb2, sender_pb2
@@ -103,16 +103,16 @@ def test_every_cursor_is_one_or_is_refused(request_: Any) -> None:
     from bendybus.internal.v1 import partition_pb2
 
     try:
-        positions = peek_cursor.start(request_.cursor, 4, request_.from_sequence_number)
+        positions = peek.first_positions(request_.cursor, 4, request_.from_sequence_number)
     except errors.InvalidArgument:
         return
     for position in positions:
-        if position != peek_cursor.SKIP:
+        if position != peek.SKIP:
             partition_pb2.PeekRequest(from_sequence_number=position)
 
 
 def test_a_cursor_with_a_number_that_cannot_be_is_refused() -> None:
-    cursor = peek_cursor.encode([0, 2**63, 0, 0])
+    cursor = peek.cursor_of([0, 2**63, 0, 0])
 
     with pytest.raises(errors.InvalidArgument, match="cursor"):
-        peek_cursor.start(cursor, 4, 0)
+        peek.first_positions(cursor, 4, 0)

@@ -9,7 +9,7 @@ import pytest
 from bendybus.frontend.core import flow_control
 from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
 from bendybus.frontend.core.lease import SessionLease
-from bendybus.frontend.listeners import answers
+from bendybus.frontend.listeners import receiver_stream
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2
 
@@ -64,7 +64,7 @@ def test_a_delivery_that_waited_to_be_written_leaves_out_locks_that_ended() -> N
     long = message_pb2.DeliveredBatch(lock_tokens=b"l" * 16, lock_remaining_ms=9_000)
     delivery = receiver_pb2.Delivery(ask_id=1, batches=[short, long])
 
-    answers.age(delivery, 4_000)
+    receiver_stream.age(delivery, 4_000)
 
     [kept] = delivery.batches
     assert (kept.lock_tokens, kept.lock_remaining_ms) == (b"l" * 16, 5_000)
@@ -79,8 +79,8 @@ async def test_a_delivery_that_waited_has_the_lock_of_its_session_as_it_is_then(
         frame = receiver_pb2.ReceiveStreamResponse()
         frame.delivery.batches.append(batch)
         with FlowControl().of("ipv4:a") as account:
-            made = answers.Answers(lambda: False, StreamFlow(account), merges=False)
-            made.put(answers.Answer(frame, 1, put_ms=now - 5_000, lease=lease))
+            made = receiver_stream.Answers(lambda: False, StreamFlow(account), merges=False)
+            made.put(receiver_stream.Answer(frame, 1, put_ms=now - 5_000, lease=lease))
             lease.heard(renewed_ms, now)
             written, _ = await anext(made.written())
 

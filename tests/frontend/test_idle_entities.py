@@ -9,7 +9,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
-from bendybus.frontend.core import idle_entities
+from bendybus.frontend.core import manage
 from bendybus.frontend.core.manage import EntityManager
 from bendybus.frontend.upstreams import unary_calls
 from tests.frontend.entities import queue
@@ -34,7 +34,7 @@ async def test_only_queues_with_an_interval_are_looked_at_again_and_again(
     entities = [queue("kept"), queue("idle", auto_delete_on_idle_ms=300_000)]
     directory: Any = SimpleNamespace(live=lambda: entities)
 
-    task = asyncio.get_running_loop().create_task(idle_entities.run(manager, directory, 0.001))
+    task = asyncio.get_running_loop().create_task(manage.delete_idle(manager, directory, 0.001))
     async with asyncio.timeout(5):
         await twice.wait()
     task.cancel()

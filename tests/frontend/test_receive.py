@@ -22,7 +22,7 @@ from bendybus.frontend.core.flow_control import (
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive import ReceiveDispatcher, Source
 from bendybus.frontend.core.receiver import Delivery
-from bendybus.frontend.listeners import answers, receiver_stream
+from bendybus.frontend.listeners import receiver_stream
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.internal.v1 import partition_pb2
@@ -203,7 +203,7 @@ async def test_a_client_that_reads_no_answer_is_not_read_from_either() -> None:
     async def requests() -> AsyncIterator[Any]:
         nonlocal read
         yield opening()
-        for ask_id in range(1, 3 * answers.ANSWERS_MAX):
+        for ask_id in range(1, 3 * receiver_stream.ANSWERS_MAX):
             read = ask_id
             # Refused at once, because too many wait.
             yield ask(ask_id, 60_000)
@@ -213,13 +213,13 @@ async def test_a_client_that_reads_no_answer_is_not_read_from_either() -> None:
         reader = asyncio.ensure_future(stream.read(requests()))
         for _ in range(10):
             await asyncio.sleep(0)
-        assert read <= answers.ANSWERS_MAX + receiver.CREDITS_MAX + 1
+        assert read <= receiver_stream.ANSWERS_MAX + receiver.CREDITS_MAX + 1
 
         frames = stream.frames()
         async with asyncio.timeout(60):
             while not reader.done():
                 await anext(frames)
-        assert read == 3 * answers.ANSWERS_MAX - 1
+        assert read == 3 * receiver_stream.ANSWERS_MAX - 1
 
 
 @pytest.mark.parametrize("half_closed", [True, False])

@@ -6,7 +6,7 @@ import pytest
 
 from bendybus.domain.limits import MB
 from bendybus.frontend.core import receive
-from bendybus.frontend.core.receive_actions import Action
+from bendybus.frontend.core.partition_asks import Action
 from bendybus.frontend.core.shared_cache import SharedCache
 from tests.frontend.test_receive import Bus
 

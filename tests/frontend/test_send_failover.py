@@ -12,11 +12,11 @@ from bendybus.frontend.core.routing import Keys
 from bendybus.frontend.core.send_failover import (
     Attempt,
     Finished,
+    Frame,
     PartitionLate,
     SendFailover,
     Transmit,
 )
-from bendybus.frontend.core.send_outcome import Frame
 from tests.frontend.entities import queue
 
 

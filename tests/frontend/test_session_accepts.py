@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from bendybus.frontend.core.receive_actions import WithdrawAsk
+from bendybus.frontend.core.partition_asks import WithdrawAsk
 from bendybus.frontend.core.session_accepts import (
     ASKS_MAX,
     Action,

@@ -13,8 +13,7 @@ from bendybus.frontend.core import sessions
 from bendybus.frontend.core.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.sessions import LockedSession
-from bendybus.frontend.listeners.receiver_stream import ReceiverStream
-from bendybus.frontend.listeners.session_opening import SessionOpening
+from bendybus.frontend.listeners.receiver_stream import ReceiverStream, SessionOpening
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.v1 import receiver_pb2
 from tests.frontend.test_sessions import Bus, message_token, settle_down, token_of

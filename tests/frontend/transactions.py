@@ -10,7 +10,7 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core.transaction import Operation, Transaction
+from bendybus.frontend.core.transact import Operation, Transaction
 from bendybus.frontend.upstreams.transaction_calls import SendPart, SettlePart
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2

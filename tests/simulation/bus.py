@@ -15,21 +15,16 @@ from bendybus.domain.disposition import Disposition
 from bendybus.frontend.core import routing
 from bendybus.frontend.core.credit import Credit
 from bendybus.frontend.core.lease import lease_of_messages
-from bendybus.frontend.core.receive_actions import (
-    AskPartition,
-    GiveBack,
-    HandOver,
-    WithdrawAsk,
-)
+from bendybus.frontend.core.partition_asks import AskPartition, GiveBack, HandOver, WithdrawAsk
 from bendybus.frontend.core.receive_cache import Cache
 from bendybus.frontend.core.routing import Keys
 from bendybus.frontend.core.send_failover import (
     Finished,
+    Frame,
     PartitionLate,
     SendFailover,
     Transmit,
 )
-from bendybus.frontend.core.send_outcome import Frame
 from bendybus.partition_server.state.answers import (
     Appended,
     AskRefused,

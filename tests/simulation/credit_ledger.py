@@ -3,7 +3,7 @@
 from random import Random
 
 from bendybus.frontend.core.credit import Credit
-from bendybus.frontend.core.receive_actions import HandOver
+from bendybus.frontend.core.partition_asks import HandOver
 
 
 class CreditLedger:

@@ -8,7 +8,7 @@ import grpc
 from prometheus_client import start_http_server
 
 from bendybus.domain import limits
-from bendybus.frontend.core import call_ledger, idle_entities
+from bendybus.frontend.core import call_ledger, manage
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners import client_streams, memory_guard
 from bendybus.frontend.listeners.call_gate import CallGate
@@ -85,7 +85,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             group.create_task(front_end.run(), name="front-end"),
             group.create_task(front_end.receives.run(), name="caches"),
             group.create_task(
-                idle_entities.run(front_end.manager, front_end.directory, settings.idle_check_s),
+                manage.delete_idle(front_end.manager, front_end.directory, settings.idle_check_s),
                 name="idle-entities",
             ),
             group.create_task(authenticator.run(streams.recheck), name="access-policies"),

@@ -1,8 +1,11 @@
 """Entities: changed by the registrar, copied to all partitions, shown with sums over them.
 
-For every listener; requests and answers are plain values.
+For every listener; requests and answers are plain values. Entities with AutoDeleteOnIdle are looked
+at in intervals, and deleted when they are idle.
 """
 
+import asyncio
+import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -213,3 +216,30 @@ def sums(entity: Entity, answers: Mapping[int, Mapping[str, Counts] | BusError])
         share = shares[partition] = answer.get(entity.uid, Counts())
         total += share
     return Runtime(total, shares)
+
+
+logger = logging.getLogger(__name__)
+
+
+async def delete_idle(manager: EntityManager, directory: Directory, every_s: float) -> None:
+    """Look at idle entities until cancelled."""
+    while True:
+        await asyncio.sleep(every_s)
+        for entity in directory.live():
+            if entity.description.auto_delete_on_idle_ms is None:
+                continue
+            try:
+                deleted = await manager.delete_if_idle(entity)
+            except BusError as error:
+                logger.info(
+                    "%s %s: not deleted as idle: %s", entity.kind, entity.name, error.message
+                )
+                continue
+            if deleted:
+                logger.info(
+                    "%s %s: deleted after %d ms without use",
+                    entity.kind,
+                    entity.name,
+                    entity.description.auto_delete_on_idle_ms,
+                    extra={"entity": entity.name, "action": "auto-delete"},
+                )

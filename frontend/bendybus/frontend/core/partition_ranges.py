@@ -1,18 +1,28 @@
-"""Partitions of an entity one by one, for data pipelines: what is where, and pages of it."""
+"""Partitions of an entity one by one, for data pipelines: what is where, and pages of it.
+
+What is sent to one partition is stored once, whatever is repeated.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bendybus.domain import bounds, errors, message_access, sequence_number
+from bendybus.domain import bounds, errors, limits, message_access, sequence_number
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import fan_out
+from bendybus.frontend.core import columns, fan_out, routing
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.upstreams import pipeline_calls
 from bendybus.frontend.upstreams.message_calls import Target
-from bendybus.frontend.upstreams.pipeline_calls import Page, PartitionRange, Span
+from bendybus.frontend.upstreams.pipeline_calls import (
+    Fence,
+    Fenced,
+    Page,
+    PartitionRange,
+    Span,
+    Stored,
+)
 from bendybus.frontend.upstreams.upstream import Upstream
 
 
@@ -93,3 +103,54 @@ def check_number(place: Place, field: str, number: int) -> None:
             f"{number} belongs to partition {sequence_number.partition_of(number)}, not to "
             f"partition {place.partition}.",
         )
+
+
+async def send_fenced(front_end: FrontEnd, place: Place, fenced: Fenced) -> Stored:
+    """Store what the partition does not have yet. Raises the domain error, ProducerFenced."""
+    upstream, target = _producer_of(front_end, place)
+    count = columns.count(fenced.batch)
+    if not count and len(fenced.ordinals) == 1:
+        return await pipeline_calls.send(upstream, target, fenced)
+    if not 0 < count <= limits.FRAME_MESSAGES_MAX:
+        raise errors.InvalidArgument(
+            "batch", f"must hold 1 to {limits.FRAME_MESSAGES_MAX} messages (got {count})."
+        )
+    for error in columns.faults(fenced.batch).values():
+        raise error
+    if len(fenced.ordinals) != count:
+        raise errors.InvalidArgument(
+            "ordinals", f"has {len(fenced.ordinals)} entries for {count} messages."
+        )
+    _check_keys(target.entity, place.partition, fenced.batch)
+    stored = await pipeline_calls.send(upstream, target, fenced)
+    front_end.metrics.incoming.labels(target.entity.name).inc(stored.stored)
+    return stored
+
+
+async def fence(front_end: FrontEnd, place: Place, producer_id: bytes) -> Fence:
+    """Return how far a producer came in a partition. Raises the domain error."""
+    upstream, target = _producer_of(front_end, place)
+    bounds.check_number("producer_id", len(producer_id), bounds.PRODUCER_ID_BYTES_MAX)
+    return await pipeline_calls.fence(upstream, target, producer_id)
+
+
+def _producer_of(front_end: FrontEnd, place: Place) -> tuple[Upstream, Target]:
+    if place.sub_queue is not SubQueue.MAIN:
+        raise errors.InvalidOperation(
+            f"messages cannot be sent to a sub-queue of {place.entity!r}. Send to the entity."
+        )
+    return located(front_end, place, Access.SEND)
+
+
+def _check_keys(entity: Entity, partition: int, batch: columns.MessageBatch) -> None:
+    """Raise InvalidArgument for a message whose key belongs to another partition.
+
+    It would break the order of its key there.
+    """
+    for i, key in enumerate(routing.effective_keys(entity, columns.keys(batch))):
+        if key is not None and entity.partition_of(key) != partition:
+            raise errors.InvalidArgument(
+                "batch",
+                f"message {i} has the key {key!r}, which belongs to partition "
+                f"{entity.partition_of(key)} of {entity.title}, not to {partition}.",
+            )

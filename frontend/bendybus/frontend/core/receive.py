@@ -5,22 +5,17 @@ import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import errors, forwarding, limits, session_access
+from bendybus.domain import errors, forwarding, limits, message_access, session_access
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import columns, lease, receivable
-from bendybus.frontend.core.cached_messages import HeldBytes
+from bendybus.frontend.core import columns, lease
 from bendybus.frontend.core.credit import Credit
 from bendybus.frontend.core.metrics import Metrics
-from bendybus.frontend.core.receive_actions import (
-    AskPartition,
-    GiveBack,
-    HandOver,
-    WithdrawAsk,
-)
+from bendybus.frontend.core.partition_asks import AskPartition, GiveBack, HandOver, WithdrawAsk
+from bendybus.frontend.core.receive_cache import HeldBytes
 from bendybus.frontend.core.receiver import Batches, Delivery, Fail, Hand, Receiver
 from bendybus.frontend.core.shared_cache import REASK_S, Key, SharedCache
 from bendybus.frontend.upstreams import deliver_frames
@@ -77,7 +72,7 @@ class ReceiveDispatcher:
 
         Raises EntityNotFound, EntityDisabled, InvalidArgument.
         """
-        entity = receivable.find(self.directory, source.entity)
+        entity = find_receivable(self.directory, source.entity)
         session_access.check(entity, source.sub_queue, by_session=False)
         forwarding.check_receives(entity, source.sub_queue)
         shared = self._caches.get((entity.uid, source.sub_queue, source.mode, b""))
@@ -396,3 +391,16 @@ class ReceiveDispatcher:
                 receiver.hand(credit, ())
         elif credit.checks is None or credit not in shared.cache:
             shared.perform(shared.cache.grant(credit, now_ms()))
+
+
+def find_receivable(directory: Directory, name: str) -> Entity:
+    """Return an entity that gives messages. Raises EntityNotFound, EntityDisabled."""
+    entity = directory.find(name)
+    message_access.check(entity, message_access.Access.RECEIVE)
+    if not entity.description.status.receives:
+        raise errors.EntityDisabled(
+            f"{entity.title} is {entity.description.status}: receiving is disabled. Set its "
+            "status to Active.",
+            metadata={"entity": entity.name},
+        )
+    return entity

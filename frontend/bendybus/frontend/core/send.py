@@ -26,11 +26,11 @@ from bendybus.frontend.core.send_failover import (
     Action,
     Attempt,
     Finished,
+    Frame,
     PartitionLate,
     SendFailover,
     Transmit,
 )
-from bendybus.frontend.core.send_outcome import Frame
 from bendybus.frontend.upstreams import send_frames
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 

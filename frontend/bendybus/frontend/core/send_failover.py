@@ -19,15 +19,13 @@ wakes up may still send it: what one partition has stored may be in another as w
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core import send_outcome
-from bendybus.frontend.core.routing import Part, Routed
-from bendybus.frontend.core.send_outcome import Frame
+from bendybus.frontend.core.routing import Part, Routed, Unit
 
 ATTEMPT_MS_MAX: Final = 2_000
 # Given up this long after the deadline that was sent to the partition.
@@ -43,6 +41,31 @@ ELSEWHERE: Final = (
     errors.QuotaExceeded,
     errors.RetryableError,
 )
+
+
+@dataclass(slots=True)
+class Frame:
+    """A client's frame on its way; `tag` finds the client again, `data` holds its messages."""
+
+    tag: Any
+    entity: Entity
+    data: Any
+    count: int
+    deadline_ms: int
+    age_ms: int
+    producer_id: bytes
+    producer_sequence: int
+    # Lists; or the answer's own columns, when one partition answered for the whole frame.
+    numbers: Any = ()
+    duplicates: Any = ()
+    failures: dict[int, BusError] = field(default_factory=dict)
+    # Units that are stored, and maybe another time elsewhere.
+    possible_duplicates: set[int] = field(default_factory=set)
+    # How many messages these are.
+    messages_twice: int = 0
+    # By how much each unit was further on in the frame of the first try; empty: not at all.
+    offsets: Sequence[int] = ()
+    open_parts: int = 0
 
 
 @dataclass(slots=True)
@@ -147,7 +170,7 @@ class SendFailover:
             stored = [u for i, u in enumerate(attempt.part.units) if i not in failed]
             attempt.frame.possible_duplicates.update(unit.group for unit in stored)
             attempt.frame.messages_twice += sum(unit.end - unit.start for unit in stored)
-        send_outcome.record(attempt.frame, attempt.part, numbers, duplicates, failed, set(again))
+        record_answer(attempt.frame, attempt.part, numbers, duplicates, failed, set(again))
         if again:
             rest = replace(attempt, part=Part(again, None, attempt.part.lane))
             rest.returned = True
@@ -260,7 +283,7 @@ class SendFailover:
         attempt.full = attempt.low = False
         attempt.unsure |= {attempt.partition}
         if attempt.part.pinned is not None:
-            return self._fail(attempt, attempt.last_error or send_outcome.timeout(attempt.frame))
+            return self._fail(attempt, attempt.last_error or timed_out(attempt.frame))
         if wait and not attempt.returned:
             return self._wait_for_return(attempt, now_ms)
         return self._next(attempt, now_ms)
@@ -281,10 +304,10 @@ class SendFailover:
         frame, part = attempt.frame, attempt.part
         left_ms = frame.deadline_ms - now_ms
         if left_ms <= 0:
-            return self._fail(attempt, attempt.last_error or send_outcome.timeout(frame))
+            return self._fail(attempt, attempt.last_error or timed_out(frame))
         if part.pinned is not None:
             if not self._available(part.pinned):
-                return self._fail(attempt, send_outcome.unavailable(frame, part.pinned))
+                return self._fail(attempt, unavailable(frame, part.pinned))
             partition, share_ms = part.pinned, left_ms
         else:
             chosen = self._choose(frame.entity, part.lane, attempt.tried)
@@ -332,16 +355,16 @@ class SendFailover:
 
     def _retry_here(self, attempt: Attempt, now_ms: int) -> list[Action]:
         if attempt.frame.deadline_ms <= now_ms + RETRY_MS:
-            return self._fail(attempt, attempt.last_error or send_outcome.timeout(attempt.frame))
+            return self._fail(attempt, attempt.last_error or timed_out(attempt.frame))
         attempt.retry_at_ms = now_ms + RETRY_MS
         self._attempts[attempt.attempt_id] = attempt
         return []
 
     def _fail(self, attempt: Attempt, error: BusError) -> list[Action]:
         if attempt.unsure:
-            error = send_outcome.outcome_unknown(error)
+            error = outcome_unknown(error)
         for unit in attempt.part.units:
-            send_outcome.note_failure(attempt.frame, unit, error)
+            note_failure(attempt.frame, unit, error)
         return self._part_done(attempt.frame)
 
     def _part_done(self, frame: Frame) -> list[Action]:
@@ -351,3 +374,74 @@ class SendFailover:
 
 def _share_ms(frame: Frame, now_ms: int) -> int:
     return min(ATTEMPT_MS_MAX, max(1, (frame.deadline_ms - now_ms) // 4))
+
+
+def record_answer(
+    frame: Frame,
+    part: Part,
+    numbers: Sequence[int],
+    duplicates: Sequence[bool],
+    failed: dict[int, BusError],
+    again: set[Unit],
+) -> None:
+    """Note what a partition answered for a part, except for the units that are tried again."""
+    at = 0
+    if not failed and part.count == frame.count:
+        # The answer's own, not copied: nothing of the frame is open any more.
+        frame.numbers, frame.duplicates = numbers, duplicates
+        return
+    if not frame.numbers:
+        frame.numbers = [0] * frame.count
+    if any(duplicates) and not frame.duplicates:
+        frame.duplicates = [False] * frame.count
+    if not failed and not any(duplicates):
+        for start, end in part.spans:
+            frame.numbers[start:end] = numbers[at : at + end - start]
+            at += end - start
+        return
+    for i, unit in enumerate(part.units):
+        size = unit.end - unit.start
+        if i in failed:
+            if unit not in again:
+                note_failure(frame, unit, failed[i])
+        else:
+            frame.numbers[unit.start : unit.end] = numbers[at : at + size]
+            if any(duplicates):
+                frame.duplicates[unit.start : unit.end] = duplicates[at : at + size]
+        at += size
+
+
+def note_failure(frame: Frame, unit: Unit, error: BusError) -> None:
+    """Note why a unit failed; of a split one, an unknown outcome of a piece is that of the unit."""
+    if not isinstance(frame.failures.get(unit.group), errors.OutcomeUnknown):
+        frame.failures[unit.group] = error
+
+
+def outcome_unknown(error: BusError) -> BusError:
+    """Return the error for a part that an earlier try may have stored."""
+    if isinstance(error, errors.OutcomeUnknown):
+        return error
+    return errors.OutcomeUnknown(
+        f"{error.message} An earlier try may have stored it: the outcome is unknown. Repeat the "
+        "send under the same name to find out.",
+        retry_after_ms=error.retry_after_ms,
+        metadata={**error.metadata, "cause": error.reason},
+    )
+
+
+def timed_out(frame: Frame) -> BusError:
+    """Return the error for a frame whose time is over."""
+    return errors.ServiceTimeout(
+        f"{frame.entity.title}: the send timed out.",
+        metadata={"entity": frame.entity.name},
+    )
+
+
+def unavailable(frame: Frame, partition: int) -> BusError:
+    """Return the error for a key whose partition is unavailable."""
+    return errors.PartitionUnavailable(
+        f"{frame.entity.title}: partition {partition}, to which the message's key belongs, "
+        "is unavailable. Repeat the send later; messages without a partition key go to other "
+        "partitions.",
+        metadata={"entity": frame.entity.name, "partition": str(partition)},
+    )

@@ -22,8 +22,8 @@ from bendybus.domain import bounds, errors, limits, lock_token
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.partition_asks import WithdrawAsk
 from bendybus.frontend.core.receive import ReceiveDispatcher
-from bendybus.frontend.core.receive_actions import WithdrawAsk
 from bendybus.frontend.core.shared_cache import REASK_S
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream

@@ -18,7 +18,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import columns, lease, receivable
+from bendybus.frontend.core import columns, lease, receive
 from bendybus.frontend.core.lease import Lease, SessionLease
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.receiver import Fail, Hand, Receiver
@@ -172,7 +172,7 @@ class SessionDispatcher:
         until_s = asyncio.get_running_loop().time() + max(least_s, wait_ms / 1_000)
         first = False
         while True:
-            entity = receivable.find(self._receives.directory, name)
+            entity = receive.find_receivable(self._receives.directory, name)
             session_access.check(entity, sub_queue, by_session=True)
             if session_id is None:
                 offer = await self._offers.any_of(entity, until_s, first=first)
@@ -196,7 +196,7 @@ class SessionDispatcher:
         self, name: str, token: bytes, held_tokens: bytes
     ) -> tuple[Entity, LockedSession]:
         """Serve a session that its receiver has locked already. Raises SessionLockLost."""
-        entity = receivable.find(self._receives.directory, name)
+        entity = receive.find_receivable(self._receives.directory, name)
         upstream = self._upstream_of(token)
         before = self._served_to(token, entity.uid)
         self._unclosed.keep(upstream.partition, token, entity.uid)
@@ -247,7 +247,7 @@ class SessionDispatcher:
 
     async def renew(self, name: str, token: bytes) -> tuple[int, int]:
         """Renew a lock; return when it ends, and how long it lasts. Raises SessionLockLost."""
-        entity = receivable.find(self._receives.directory, name)
+        entity = receive.find_receivable(self._receives.directory, name)
         upstream, shared = self._upstream_of(token), self._served_to(token, entity.uid)
         result = await self._requests.ask(
             upstream,
@@ -412,7 +412,7 @@ class SessionDispatcher:
         return found, left[1].to_bytes(_PARTITION_BYTES, "big") if len(left) > 1 else b""
 
     def _located(self, name: str, token: bytes) -> tuple[Upstream, Target]:
-        entity = receivable.find(self._receives.directory, name)
+        entity = receive.find_receivable(self._receives.directory, name)
         return self._upstream_of(token), Target(entity, SubQueue.MAIN, self._timeout_s)
 
     # From partitions

@@ -10,16 +10,15 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core.cached_messages import HeldBytes
 from bendybus.frontend.core.lease import Lease, SessionLease, lease_of_messages
-from bendybus.frontend.core.receive_actions import (
+from bendybus.frontend.core.partition_asks import (
     Action,
     AskPartition,
     GiveBack,
     HandOver,
     WithdrawAsk,
 )
-from bendybus.frontend.core.receive_cache import Cache
+from bendybus.frontend.core.receive_cache import Cache, HeldBytes
 from bendybus.frontend.upstreams.upstream import now_ms
 
 REASK_S: Final = 0.05

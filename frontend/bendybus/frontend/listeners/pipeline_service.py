@@ -7,7 +7,7 @@ import grpc
 from bendybus.domain import message_state
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ACTIVE_ONLY
-from bendybus.frontend.core import drain, fenced_send, partition_ranges
+from bendybus.frontend.core import drain, partition_ranges
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.partition_ranges import Place
 from bendybus.frontend.listeners import request_values
@@ -137,7 +137,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.SendFencedResponse:
         """Store messages of a producer, each once."""
         with self._front_end.metrics.refusals(request.entity_path):
-            stored = await fenced_send.send(
+            stored = await partition_ranges.send_fenced(
                 self._front_end,
                 _place(request),
                 Fenced(
@@ -161,7 +161,9 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.GetProducerFenceResponse:
         """Say how far a producer came."""
         with self._front_end.metrics.refusals(request.entity_path):
-            found = await fenced_send.fence(self._front_end, _place(request), request.producer_id)
+            found = await partition_ranges.fence(
+                self._front_end, _place(request), request.producer_id
+            )
         return pipeline_pb2.GetProducerFenceResponse(
             epoch=found.epoch, ordinal=found.ordinal, mark=found.mark
         )

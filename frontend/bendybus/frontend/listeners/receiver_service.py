@@ -10,14 +10,14 @@ import grpc
 from bendybus.domain import bounds, errors, limits
 from bendybus.frontend.core import (
     batch_delete,
-    browse,
     by_number,
+    peek,
     receive_cache,
 )
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.settle import SettleRequest
-from bendybus.frontend.listeners import deadlines, receiver_stream, request_values
+from bendybus.frontend.listeners import receiver_stream, request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.upstreams.upstream import now_ms
@@ -42,7 +42,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self, request: receiver_pb2.ReceiveRequest, context: Context
     ) -> receiver_pb2.ReceiveResponse:
         """Wait for messages on the server; calls of one client share a cache."""
-        wait_ms = min(request.max_wait_ms, max(0, deadlines.remaining_ms(context) - ANSWER_MS))
+        wait_ms = min(request.max_wait_ms, max(0, request_values.remaining_ms(context) - ANSWER_MS))
         with self._front_end.metrics.refusals(request.entity_path):
             bounds.check_text("client_id", request.client_id, limits.KEY_CHARS_MAX)
             # Never equal to another caller's connection.
@@ -186,9 +186,9 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> receiver_pb2.PeekResponse:
         """Show messages."""
         with self._front_end.metrics.refusals(request.entity_path):
-            shown = await browse.peek(
+            shown = await peek.peek(
                 self._front_end,
-                browse.Peek(
+                peek.Peek(
                     *request_values.entity_and_sub_queue(request.entity_path),
                     request.max_messages,
                     request.from_sequence_number,

@@ -1,9 +1,15 @@
-"""One ReceiveStream of a client: its receiver, its settlements, its answers. No rules here."""
+"""One ReceiveStream of a client: its receiver or session, its settlements, its answers.
+
+No rules here. A session is locked as the stream opens, and given up before it ends.
+"""
 
 import asyncio
+import functools
+import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -14,23 +20,83 @@ from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.frontend.core import settle
 from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.lease import SessionLease
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
-from bendybus.frontend.core.sessions import LockedSession, SessionCache
+from bendybus.frontend.core.sessions import LockedSession, SessionCache, SessionDispatcher
 from bendybus.frontend.core.settle import SettleOutcome, SettleRequest
 from bendybus.frontend.listeners import request_values
-from bendybus.frontend.listeners.answers import ANSWERS_MAX, Answer, Answers
-from bendybus.frontend.listeners.session_opening import SessionOpening
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
 from bendybus.frontend.upstreams.upstream import now_ms
-from bendybus.v1 import receiver_pb2
+from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import merged_frames, message_heads, statuses
+from bendybus.wire.answer_queue import AnswerQueue
 
 # Settlements of one stream under way; the reader waits beyond that.
 SETTLES_MAX: Final = 256
 # How long a delivery waits for the outcome that it is to share a frame with.
 HOLD_S: Final = 0.05
+# Answers that the client has not read; nothing more of it is read beyond that.
+ANSWERS_MAX: Final = 2_048
+# A delivery that waited longer than this to be written has locks that are shorter by then.
+LATE_MS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One event; counted in the stream's flow until it is written."""
+
+    frame: receiver_pb2.ReceiveStreamResponse
+    # Bytes handed over.
+    size_bytes: int = 0
+    # Taken for a settlement.
+    tokens: int = 0
+    put_ms: int = 0
+    # That of the messages, where they share one.
+    lease: SessionLease | None = None
+
+
+class Answers(AnswerQueue[Answer]):
+    """What waits to be written to the client. With `merges`, answers that wait share a frame."""
+
+    def __init__(self, outstanding: Callable[[], bool], flow: StreamFlow, *, merges: bool) -> None:
+        super().__init__(outstanding)
+        self._flow = flow
+        self._merges = merges
+
+    async def written(
+        self,
+    ) -> AsyncIterator[tuple[receiver_pb2.ReceiveStreamResponse, list[Answer]]]:
+        """Yield frames, and what they consist of, until the stream ends."""
+        while True:
+            try:
+                entry = await self.next()
+            except BusError as error:
+                yield receiver_pb2.ReceiveStreamResponse(error=statuses.to_error(error)), []
+                return
+            if entry is None:
+                return
+            answers = [entry]
+            frame = _as_of_now(entry)
+            if self._merges and len(self) and not frame.moving:
+                frame = merged_frames.merged(frame, functools.partial(self._take_small, answers))
+            yield frame, answers
+            # The client took it off the wire, or there is room on the wire for it.
+            size_bytes = sum(answer.size_bytes for answer in answers)
+            if size_bytes:
+                self._flow.read(size_bytes)
+
+    def _take_small(
+        self, taken: list[Answer], bytes_max: int
+    ) -> receiver_pb2.ReceiveStreamResponse | None:
+        answer = self.take(
+            lambda each: not each.frame.moving and each.frame.ByteSize() <= bytes_max
+        )
+        if answer is None:
+            return None
+        taken.append(answer)
+        return _as_of_now(answer)
 
 
 class ReceiverStream:
@@ -314,3 +380,128 @@ def to_failures(outcome: SettleOutcome) -> list[receiver_pb2.SettleFailure]:
         receiver_pb2.SettleFailure(indexes=indexes, error=statuses.to_error(error))
         for indexes, error in outcome.failures
     ]
+
+
+logger = logging.getLogger(__name__)
+Locked = Callable[[Entity, ReceiveMode, LockedSession], None]
+
+
+class SessionOpening:
+    """The session of one stream. `locked` is called once it is; `put` takes errors and answers."""
+
+    def __init__(
+        self,
+        sessions: SessionDispatcher,
+        source: Source,
+        wanted: receiver_pb2.AcceptSession,
+        locked: Locked,
+        put: Callable[[Any], None],
+        receiver_id: bytes = b"",
+    ) -> None:
+        self._sessions = sessions
+        self._put = put
+        self._receiver_id = receiver_id
+        self._entity = source.entity
+        # Of a session that its receiver has locked already.
+        self._token = wanted.session_token
+        # Whether a CloseSession is not answered yet.
+        self.closing = False
+        self._closing: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._opening = loop.create_task(self._open(source, wanted, locked), name="accept-session")
+
+    def finish(self) -> None:
+        """Wait for no session any more; the stream moves."""
+        self._opening.cancel()
+
+    def end(self, receiver: Receiver | None, *, told: bool) -> None:
+        """Let go: the stream has ended. A session that is locked stays so until its lock ends.
+
+        `told`: whether its client may know that it is locked; else it is freed.
+        """
+        self._opening.cancel()
+        if receiver is not None and isinstance(receiver.shared, SessionCache):
+            self._sessions.leave(receiver.shared)
+            if not told and not self._token:
+                self._sessions.give_up(receiver.shared)
+
+    def told(self, receiver: Receiver) -> None:
+        """Take note that the client was told of the session, if it is one that it accepted."""
+        if isinstance(receiver.shared, SessionCache) and not self._token:
+            self._sessions.told(receiver.shared)
+
+    def close(self, receiver: Receiver | None) -> None:
+        """Give the session up, or wait for none any more; answered by SessionClosed."""
+        if self.closing:
+            return
+        self.closing = True
+        self._opening.cancel()
+        loop = asyncio.get_running_loop()
+        self._closing = loop.create_task(self._close(receiver), name="close-session")
+
+    async def _open(
+        self, source: Source, wanted: receiver_pb2.AcceptSession, locked: Locked
+    ) -> None:
+        which = wanted.WhichOneof("which")
+        try:
+            if which == "session_token":
+                entity, session = await self._sessions.attach(
+                    source.entity, wanted.session_token, wanted.held_lock_tokens
+                )
+            elif which is None or (which == "next_available" and not wanted.next_available):
+                raise errors.InvalidArgument("session.which", "must be set.")
+            else:
+                entity, session = await self._sessions.accept(
+                    source.entity,
+                    source.sub_queue,
+                    wanted.session_id if which == "session_id" else None,
+                    wanted.max_wait_ms,
+                    receiver_id=self._receiver_id,
+                )
+        except BusError as error:
+            self._put(error)
+            return
+        except Exception as error:
+            # The boundary of this task: its client must not wait for ever.
+            logger.exception("session: could not be accepted")
+            self._put(errors.BusError(f"the session could not be accepted: {error!r}"))
+            return
+        locked(entity, source.mode, session)
+
+    async def _close(self, receiver: Receiver | None) -> None:
+        closed = receiver_pb2.SessionClosed()
+        token = self._token if receiver is None else receiver.shared.session_token
+        try:
+            if token:
+                await self._sessions.close(self._entity, token)
+        except BusError as error:
+            closed.error.CopyFrom(statuses.to_error(error))
+        self.closing = False
+        self._put(Answer(receiver_pb2.ReceiveStreamResponse(session_closed=closed)))
+
+
+def _as_of_now(answer: Answer) -> receiver_pb2.ReceiveStreamResponse:
+    if answer.size_bytes and (waited_ms := now_ms() - answer.put_ms) > LATE_MS:
+        left_ms = None if answer.lease is None else answer.lease.until_ms - now_ms()
+        age(answer.frame.delivery, waited_ms, left_ms)
+    return answer.frame
+
+
+def age(delivery: receiver_pb2.Delivery, waited_ms: int, left_ms: int | None = None) -> None:
+    """Take the time that a delivery waited to be written off its locks; leave out what ended.
+
+    `left_ms`: how long the one lock lasts that all messages share; it may have been renewed.
+    """
+    delivery.sent_ms += waited_ms
+    kept: list[message_pb2.DeliveredBatch] = []
+    for batch in delivery.batches:
+        if batch.lock_tokens:
+            left = batch.lock_remaining_ms - waited_ms if left_ms is None else left_ms
+            if left <= 0:
+                continue
+            batch.lock_remaining_ms = left
+        kept.append(batch)
+    if len(kept) < len(delivery.batches):
+        copies = [message_pb2.DeliveredBatch.FromString(b.SerializeToString()) for b in kept]
+        del delivery.batches[:]
+        delivery.batches.extend(copies)

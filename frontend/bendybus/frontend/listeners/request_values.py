@@ -1,6 +1,6 @@
-"""Converts names and enums of requests to values of the core."""
+"""Converts names, enums and deadlines of requests to values of the core."""
 
-from typing import Final
+from typing import Any, Final
 
 from bendybus.domain import bounds, errors
 from bendybus.domain import entity as entities
@@ -41,3 +41,12 @@ def disposition(number: int) -> Disposition:
             "disposition", f"must be one of 1 to {max(_DISPOSITIONS)} (got {number})."
         )
     return found
+
+
+DEFAULT_TIMEOUT_MS: Final = 60_000
+
+
+def remaining_ms(context: Any) -> int:
+    """Return what is left of a call's deadline; the default where it has none."""
+    left: float | None = context.time_remaining()
+    return DEFAULT_TIMEOUT_MS if left is None else max(1, round(left * 1000))

@@ -13,7 +13,7 @@ from bendybus.frontend.core import by_number, flow_control
 from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
-from bendybus.frontend.listeners import deadlines, request_values
+from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams, OpenStream
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
@@ -52,7 +52,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 name,
                 sub_queue,
                 _columns(request.messages),
-                timeout_ms=deadlines.remaining_ms(context),
+                timeout_ms=request_values.remaining_ms(context),
                 split_by_partition_key=request.split_by_partition_key,
                 producer_id=request.producer_id,
                 producer_sequence=request.frame_id,

@@ -11,7 +11,7 @@ from bendybus.domain.errors import BusError
 from bendybus.frontend.core import transact
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.transact import Commit, Open
-from bendybus.frontend.core.transaction import Operation as Collected
+from bendybus.frontend.core.transact import Operation as Collected
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.security.authenticator import Caller

@@ -1,18 +1,30 @@
-"""Peek over many partitions."""
+"""Peek over many partitions: where each one goes on, and who answers first.
+
+Source: the peek of a partitioned entity "returns the oldest message in one of the partitions
+whose message broker responded first". The cursor holds the next number of every partition, so
+that repeated peeks show each message once. A peek from an explicit number starts in the number's
+own partition and goes on through those after it, in the order of whole sequence numbers.
+"""
 
 import asyncio
 import itertools
+import struct
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from bendybus.domain import bounds, limits, message_access, session_access
-from bendybus.domain.errors import BusError
+from bendybus.domain import bounds, limits, message_access, sequence_number, session_access
+from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import columns, peek_cursor
+from bendybus.frontend.core import columns
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.upstreams import message_calls
 from bendybus.frontend.upstreams.message_calls import Target
 from bendybus.frontend.upstreams.upstream import Upstream
+
+_VERSION: Final = b"\x01"
+# A partition that is not to be shown (any more).
+SKIP: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +53,7 @@ async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
     entity = front_end.directory.find(request.entity)
     message_access.check(entity, message_access.Access.BROWSE)
     count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
-    positions = peek_cursor.start(
+    positions = first_positions(
         request.cursor, len(front_end.upstreams), request.from_sequence_number
     )
     partitions: Sequence[int] = entity.partitions()
@@ -49,7 +61,7 @@ async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
         session_access.check(entity, request.sub_queue, by_session=True)
         bounds.check_text("session_id", request.session_id, limits.KEY_CHARS_MAX)
         partitions = (entity.partition_of(request.session_id),)
-    asked = [p for p in partitions if positions[p] != peek_cursor.SKIP]
+    asked = [p for p in partitions if positions[p] != SKIP]
     target = Target(entity, request.sub_queue, front_end.settings.unary_timeout_s)
     upstreams = [front_end.upstreams[partition] for partition in asked]
     if request.from_sequence_number:
@@ -60,7 +72,7 @@ async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
     shown = _bounded(found, count)
     for partition, batch in shown:
         positions[partition] = batch.sequence_numbers[-1] + 1
-    return Peeked([batch for _, batch in shown], peek_cursor.encode(positions))
+    return Peeked([batch for _, batch in shown], cursor_of(positions))
 
 
 Ask = Callable[[Upstream], Coroutine[None, None, columns.DeliveredBatch]]
@@ -164,3 +176,34 @@ def _bounded(found: Found, count: int) -> Found:
         count -= kept
         size_bytes = totals[kept - 1]
     return shown
+
+
+def first_positions(cursor: bytes, partition_count: int, from_sequence_number: int) -> list[int]:
+    """Return the next number to show per partition; SKIP where nothing is to be shown.
+
+    Raises InvalidArgument for a cursor of another entity, or a number of no partition.
+    """
+    if from_sequence_number < 0:
+        raise InvalidArgument("from_sequence_number", "is negative.")
+    if from_sequence_number:
+        own = sequence_number.partition_of(from_sequence_number)
+        if own >= partition_count:
+            raise InvalidArgument(
+                "from_sequence_number",
+                f"{from_sequence_number} is of partition {own}; there are {partition_count}.",
+            )
+        before, after = [SKIP] * own, [0] * (partition_count - own - 1)
+        return [*before, from_sequence_number, *after]
+    if not cursor:
+        return [0] * partition_count
+    if cursor[:1] != _VERSION or len(cursor) != 1 + 8 * partition_count:
+        raise InvalidArgument("cursor", "belongs to another entity. Start without a cursor.")
+    positions = list(struct.unpack(f">{partition_count}Q", cursor[1:]))
+    if any(position != SKIP and position > bounds.NUMBER_MAX for position in positions):
+        raise InvalidArgument("cursor", "belongs to another entity. Start without a cursor.")
+    return positions
+
+
+def cursor_of(positions: Sequence[int]) -> bytes:
+    """Return the cursor of these positions."""
+    return _VERSION + struct.pack(f">{len(positions)}Q", *positions)

@@ -10,7 +10,7 @@ import pytest
 from bendybus.domain import limits, sequence_number
 from bendybus.domain.errors import PartitionUnavailable
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import browse
+from bendybus.frontend.core import peek
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
 from tests.frontend.entities import queue
@@ -64,13 +64,13 @@ def four(make: Callable[[int], Partition]) -> list[Partition]:
     return [make(index) for index in range(PARTITIONS)]
 
 
-async def peek(
+async def shown_by(
     bus: Any, count: int = 10, cursor: bytes = b"", number: int = 0
 ) -> tuple[list[int], bytes]:
     """Return the numbers that a peek shows, and its cursor."""
-    request = browse.Peek("orders", SubQueue.MAIN, count, number, cursor)
+    request = peek.Peek("orders", SubQueue.MAIN, count, number, cursor)
     async with asyncio.timeout(10):
-        shown = await browse.peek(bus, request)
+        shown = await peek.peek(bus, request)
     return [n for each in shown.batches for n in each.sequence_numbers], shown.cursor
 
 
@@ -80,7 +80,7 @@ async def test_a_peek_does_not_wait_for_partitions_that_answer_later() -> None:
     for late in (0, 1, 3):
         partitions[late].answers.clear()
 
-    shown, _ = await peek(front_end(*partitions))
+    shown, _ = await shown_by(front_end(*partitions))
 
     assert shown == [sequence_number.compose(2, 1)]
 
@@ -89,7 +89,7 @@ async def test_a_peek_does_not_wait_for_partitions_that_answer_later() -> None:
 async def test_an_empty_answer_does_not_end_a_peek_while_others_may_have_messages() -> None:
     partitions = four(lambda index: Partition(index, [1] if index == 3 else []))
     partitions[3].answers.clear()
-    peeking = asyncio.create_task(peek(front_end(*partitions)))
+    peeking = asyncio.create_task(shown_by(front_end(*partitions)))
     # The empty answers are there before the one that counts.
     for _ in range(100):
         await asyncio.sleep(0)
@@ -107,7 +107,7 @@ async def test_repeated_peeks_show_every_message_once() -> None:
     seen: list[int] = []
     cursor = b""
     while True:
-        shown, cursor = await peek(bus, 3, cursor)
+        shown, cursor = await shown_by(bus, 3, cursor)
         if not shown:
             break
         seen += shown
@@ -120,8 +120,8 @@ async def test_repeated_peeks_show_every_message_once() -> None:
 async def test_a_peek_by_number_goes_on_through_the_partitions_after_it() -> None:
     bus = front_end(*four(lambda index: Partition(index, [1, 2, 3])))
 
-    shown, cursor = await peek(bus, 4, number=sequence_number.compose(1, 2))
-    rest, _ = await peek(bus, 100, cursor)
+    shown, cursor = await shown_by(bus, 4, number=sequence_number.compose(1, 2))
+    rest, _ = await shown_by(bus, 100, cursor)
 
     expected = [(1, 2), (1, 3), (2, 1), (2, 2)]
     assert shown == [sequence_number.compose(*each) for each in expected]
@@ -134,7 +134,7 @@ async def test_a_peek_by_number_goes_on_through_the_partitions_after_it() -> Non
 async def test_a_peek_asks_for_256_kb_and_shows_no_more_however_much_it_gets() -> None:
     partitions = four(lambda index: Partition(index, [1, 2, 3], size=100_000))
 
-    shown, _ = await peek(front_end(*partitions), 100)
+    shown, _ = await shown_by(front_end(*partitions), 100)
 
     assert [each.asked[0].max_bytes for each in partitions] == [limits.PEEK_BYTES_MAX] * 4
     assert len(shown) == limits.PEEK_BYTES_MAX // 100_000
@@ -144,7 +144,7 @@ async def test_a_peek_asks_for_256_kb_and_shows_no_more_however_much_it_gets() -
 async def test_a_message_that_is_larger_than_a_peek_is_shown_alone() -> None:
     partitions = four(lambda index: Partition(index, [1], size=limits.PEEK_BYTES_MAX + 1))
 
-    shown, _ = await peek(front_end(*partitions), 100)
+    shown, _ = await shown_by(front_end(*partitions), 100)
 
     assert len(shown) == 1
 
@@ -155,4 +155,4 @@ async def test_a_peek_that_no_partition_can_answer_is_an_error() -> None:
         each.available = False
 
     with pytest.raises(PartitionUnavailable):
-        await browse.peek(front_end(*partitions), browse.Peek("orders"))
+        await peek.peek(front_end(*partitions), peek.Peek("orders"))
