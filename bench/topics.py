@@ -15,10 +15,9 @@ from typing import Final
 from uuid import uuid4
 
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_settings import SubscriptionDescription, TopicDescription
 from bendybus.domain.filters.rule import CorrelationFilter, Rule, SqlFilter
 from bendybus.domain.limits import Tier
-from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.domain.topic_description import TopicDescription
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.commands import Append, ApplyEntity, Batch, EntityRef, Now
 from bendybus.partition_server.state.stage import Stage

@@ -16,8 +16,8 @@ from bendybus.domain import (
     partitioning,
 )
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import BusError
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
 from bendybus.wire import entities, statuses

@@ -9,9 +9,9 @@ from bendybus.cli.bus import apply_manifests
 from bendybus.crds import bundling, loading
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
-from bendybus.domain.subscription_description import SubscriptionDescription
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import FLIGHTS, run
 

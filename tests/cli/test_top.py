@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from bendybus.cli.bus import topics, traffic
+from bendybus.cli.bus import traffic
+from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.traffic import Rates
 from bendybus.cli.commands.top_command import Row
 from bendybus.domain import entity
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.v1 import management_pb2 as pb
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import run
@@ -58,14 +60,15 @@ def test_a_topic_that_is_deleted_after_it_was_listed_ends_no_list(
 ) -> None:
     for made in (("topic", "news"), ("topic", "old"), ("subscription", "news", "a")):
         assert run(bus, "create", *made) == 0
-    listed = topics.topics
+    listed = Management.listed
 
-    def then_deleted(*arguments: Any, **options: Any) -> Any:
-        found = listed(*arguments, **options)
-        bus.topics.answer("DeleteTopic", pb.DeleteTopicRequest(name="old"))
+    def then_deleted(self: Management, kind: EntityKind, *topic: str, **options: Any) -> Any:
+        found = listed(self, kind, *topic, **options)
+        if kind is EntityKind.TOPIC:
+            bus.topics.answer("DeleteTopic", pb.DeleteTopicRequest(name="old"))
         return found
 
-    monkeypatch.setattr(topics, "topics", then_deleted)
+    monkeypatch.setattr(Management, "listed", then_deleted)
     capsys.readouterr()
 
     code = run(bus, *words)

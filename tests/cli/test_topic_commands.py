@@ -152,6 +152,7 @@ def test_a_topic_is_deleted_only_after_a_question_that_counts_its_subscriptions(
         ("enablePartitioning=true", "a subscription has no such field"),
         ("lockDuration=1h", "--set lockDuration: "),
         ("lockDuration=PT1H", "--set lockDuration: must be 5000 ms to 300000 ms"),
+        ("lockDuration=P99999999D", "--set lockDuration: must be 5000 ms to 300000 ms"),
         ("maxDeliveryCount=x", "--set maxDeliveryCount: must be a whole number (got 'x')"),
         ("deadLetteringOnMessageExpiration=yes", "must be true or false (got 'yes')"),
         ("status=Odd", "--set status: must be one of Active"),

@@ -12,8 +12,8 @@ import grpc
 
 from bendybus.domain import entity, errors
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import BusError
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import (
     management_pb2_grpc,
     message_pb2,

@@ -20,6 +20,7 @@ from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, management
 from bendybus.client.aio import management as aio_management
 from bendybus.client.core import tracing
 from bendybus.client.exceptions import (
+    HttpResponseError,
     MessageLockLostError,
     MessageNotFoundError,
     MessageSizeExceededError,
@@ -275,12 +276,12 @@ async def test_calls_of_administration_make_spans(
     administration = Either(made)
     await administration.create_queue("made")
     await administration.delete_queue("made")
+    with pytest.raises(HttpResponseError):
+        await administration.get_rule("news", "a", "of a server without rules")
     await administration.close()
 
-    assert spans.names() == [
-        "ServiceBusAdministrationClient.create_queue",
-        "ServiceBusAdministrationClient.delete_queue",
-    ]
+    names = [each.removeprefix("ServiceBusAdministrationClient.") for each in spans.names()]
+    assert names == ["create_queue", "delete_queue", "get_rule"]
     created = spans.one("ServiceBusAdministrationClient.create_queue")
     assert attributes(created)["messaging.destination.name"] == "made"
 

@@ -8,6 +8,7 @@ from bendybus.crds import bundling, loading
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.loading import Loaded
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError, PartitioningImmutable
 from bendybus.domain.filters.rule import (
     CorrelationFilter,
@@ -18,7 +19,6 @@ from bendybus.domain.filters.rule import (
     TrueFilter,
 )
 from bendybus.domain.limits import Tier
-from bendybus.domain.subscription_description import SubscriptionDescription
 
 
 def _manifest(kind: str, name: str, **spec: Any) -> Loaded:

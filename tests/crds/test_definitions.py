@@ -9,21 +9,13 @@ import pytest
 from bendybus.crds import __main__ as command
 from bendybus.crds import definitions, entity_manifest, loading
 from bendybus.crds.definitions import Definition
-from bendybus.crds.manifest import ManifestModel
+from bendybus.crds.entity_manifest import SPECS
 from bendybus.crds.namespace_manifest import BusNamespaceSpec
-from bendybus.crds.queue_manifest import QueueSpec
-from bendybus.crds.subscription_manifest import SubscriptionSpec
-from bendybus.crds.topic_manifest import TopicSpec
-from bendybus.domain import descriptions, entity, immutable_fields
+from bendybus.domain import entity, entity_settings
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument
 
 Schema = dict[str, Any]
-SPECS: dict[EntityKind, type[ManifestModel]] = {
-    EntityKind.QUEUE: QueueSpec,
-    EntityKind.TOPIC: TopicSpec,
-    EntityKind.SUBSCRIPTION: SubscriptionSpec,
-}
 ENTITIES = pytest.mark.parametrize("kind", EntityKind)
 EACH = pytest.mark.parametrize("definition", definitions.ALL, ids=lambda each: each.kind)
 
@@ -119,9 +111,8 @@ def test_the_immutable_fields_are_those_of_the_design() -> None:
             "requiresSession",
         },
     }
-    for kind, described in descriptions.TYPES.items():
-        names = descriptions.manifest_names(described)
-        immutable = {names[f] for f in immutable_fields.IMMUTABLE_FIELDS if f in names}
+    for kind, settings in entity_settings.BY_KIND.items():
+        immutable = {each.manifest_name for each in settings if each.fixed}
         assert immutable <= fixed[loading.ENTITIES[kind].KIND]
 
 
@@ -130,7 +121,7 @@ def test_every_field_of_the_domain_has_a_field_in_the_manifest(kind: EntityKind)
     spec = SPECS[kind]
     aliases = {field.alias for field in spec.model_fields.values()}
 
-    assert set(descriptions.manifest_names(descriptions.TYPES[kind]).values()) <= aliases
+    assert {each.manifest_name for each in entity_settings.BY_KIND[kind]} <= aliases
 
 
 @ENTITIES
@@ -138,7 +129,7 @@ def test_the_defaults_of_the_manifest_are_those_of_the_domain(kind: EntityKind) 
     spec = {"topicName": "t"} if kind is EntityKind.SUBSCRIPTION else {}
     manifest = loading.ENTITIES[kind].model_validate({"metadata": {"name": "q"}, "spec": spec})
 
-    assert entity_manifest.to_description(manifest) == descriptions.TYPES[kind]()
+    assert entity_manifest.to_description(manifest) == entity_settings.TYPES[kind]()
 
 
 def test_a_manifest_without_spec_is_refused_where_a_field_is_required() -> None:
@@ -154,8 +145,8 @@ def test_a_manifest_without_spec_is_refused_where_a_field_is_required() -> None:
 
 def test_the_defaults_in_the_schema_are_those_of_the_model() -> None:
     for definition, model in (
-        (definitions.QUEUE, QueueSpec),
-        (definitions.TOPIC, TopicSpec),
+        (definitions.QUEUE, SPECS[EntityKind.QUEUE]),
+        (definitions.TOPIC, SPECS[EntityKind.TOPIC]),
         (definitions.BUS_NAMESPACE, BusNamespaceSpec),
     ):
         spec = _schema(definition)["properties"]["spec"]

@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import descriptions, immutable_fields, limits
-from bendybus.domain.descriptions import Description
+from bendybus.domain import descriptions, entity_settings, immutable_fields, limits
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import (
+    Description,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
-from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.domain.topic_description import TopicDescription
 
 TOPIC, SUBSCRIPTION = TopicDescription(), SubscriptionDescription()
 
@@ -99,9 +101,11 @@ def test_what_is_fixed_at_creation_is_fixed_for_every_kind(
 
 def test_every_kind_has_what_rules_of_messages_read() -> None:
     """A rule never asks for the kind: a kind without a setting has a constant instead."""
-    read = {*descriptions.field_names(QueueDescription)} - {"enable_partitioning"}
+    read = {each.name for each in entity_settings.BY_KIND[EntityKind.QUEUE]} - {
+        "enable_partitioning"
+    }
 
-    for kind, described in descriptions.TYPES.items():
+    for kind, described in entity_settings.TYPES.items():
         lacks = {name for name in read if not hasattr(described(), name)}
         assert not lacks, kind
         assert described.kind is kind

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from bendybus.domain import errors, limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from tests.work import steps
 

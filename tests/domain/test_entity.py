@@ -5,9 +5,9 @@ import pytest
 from bendybus.domain import entity as entities
 from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import InvalidArgument, InvalidOperation
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 
 

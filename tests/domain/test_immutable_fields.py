@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bendybus.domain import immutable_fields
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import InvalidOperation, PartitioningImmutable
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 
 
 @pytest.mark.requirement("R07")

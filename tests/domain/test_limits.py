@@ -12,15 +12,17 @@ from pydantic import ValidationError
 from bendybus.client import ServiceBusClient
 from bendybus.crds.namespace_manifest import BusNamespaceSpec
 from bendybus.domain import bounds, descriptions, entity, limits, subscription_name, transactions
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_settings import (
+    Description,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from bendybus.domain.errors import BusError, InvalidArgument, InvalidOperation
 from bendybus.domain.filters import rule as rules
 from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
-from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.domain.topic_description import TopicDescription
 
 QUEUE, TOPIC, SUBSCRIPTION = QueueDescription(), TopicDescription(), SubscriptionDescription()
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 from bendybus.domain.entity import Entity, Origin
-from bendybus.domain.queue_description import QueueDescription
-from bendybus.domain.topic_description import TopicDescription
+from bendybus.domain.entity_settings import QueueDescription, TopicDescription
 
 
 def queue(name: str = "orders", *, partitions: int = 4, home: int = 2, **changes: Any) -> Entity:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.settings import Settings

@@ -14,11 +14,11 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.unary_calls import Commit

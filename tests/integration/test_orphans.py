@@ -13,8 +13,8 @@ import pytest
 from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage
 from bendybus.client.exceptions import MessagingEntityDisabledError
 from bendybus.domain import errors
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.v1 import management_pb2, management_pb2_grpc
 from bendybus.wire import entities, statuses

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from bendybus.crds.entity_manifest import to_description
 from bendybus.domain import descriptions, partitioning
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_settings import Description
 from bendybus.domain.limits import Tier
 from bendybus.operator.builders.context import Context
 from bendybus.operator.decisions import manifests

@@ -8,10 +8,9 @@ import pytest
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import QueueDescription, TopicDescription
 from bendybus.domain.errors import InvalidArgument, PartitionUnavailable
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
-from bendybus.domain.topic_description import TopicDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus.bus_link import BusLink
 from tests.operator.manifests import BUS, entry, subscription, topic

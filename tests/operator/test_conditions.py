@@ -4,8 +4,8 @@ import datetime as dt
 
 import pytest
 
+from bendybus.crds.entity_manifest import QueueStatus
 from bendybus.crds.namespace_manifest import BusNamespaceStatus
-from bendybus.crds.queue_manifest import QueueStatus
 from bendybus.domain.limits import Tier
 from bendybus.operator.decisions import conditions
 from bendybus.operator.decisions.conditions import Counts, Readiness

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters.rule import CorrelationFilter
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.decisions import manifests, plan, validation
 from bendybus.operator.decisions.plan import Step

@@ -8,9 +8,8 @@ import pytest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
+from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
 from bendybus.domain.filters.rule import FalseFilter, Rule
-from bendybus.domain.queue_description import QueueDescription
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.operator.decisions import plan
 from bendybus.operator.decisions.manifests import EntityView
 from bendybus.operator.decisions.plan import ManifestDeletion, Step

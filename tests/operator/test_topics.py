@@ -6,9 +6,9 @@ import grpc
 import pytest
 
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.kubernetes.api import ApiError
 from bendybus.wire import rules

@@ -7,9 +7,9 @@ from typing import Any
 from bendybus.domain.disposition import Disposition as D
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.message_state import MessageState
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.batch import Batch, Carried
 from bendybus.partition_server.state.commands import (

@@ -4,7 +4,7 @@ from typing import Any
 
 from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Origin
-from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.commands import ApplyEntity, EntityRef, TakeForwarded
 from bendybus.partition_server.state.lanes import ForwardOutcome, Outgoing

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.partition_server.state.answers import (
     Appended,
     EntityCounts,

@@ -8,10 +8,9 @@ import pytest
 from bendybus.domain import errors, forwarding
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.state.commands import CommitEntity
 from bendybus.partition_server.store import file_format
 from tests.partition_server.catalogue_changes import commit
@@ -175,3 +174,17 @@ def test_an_older_program_refuses_the_file_of_what_forwards(driver: Driver) -> N
 
     assert file_format.entry_version(made) == file_format.ENTRY_VERSION == 3
     assert file_format.entity_from_json(file_format.entity_to_json(made)) == made
+
+
+def test_an_older_program_reads_an_entry_without_later_settings(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_format, "COMPLETE_ENTRY_VERSION", 2)
+    driver.create("b")
+
+    made = driver.create("a", forward_to="b")
+    text = file_format.entity_to_json(made)
+
+    assert "forward_to" in text
+    assert "forward_dead_lettered_messages_to" not in text
+    assert file_format.entity_from_json(text) == made

@@ -209,7 +209,7 @@ def test_queues_that_detect_duplicates_cost_nothing_while_nobody_sends(
 
 def test_the_history_is_part_of_the_room_that_a_frame_has(driver: Driver) -> None:
     from bendybus.domain import errors
-    from bendybus.domain.queue_description import QueueDescription
+    from bendybus.domain.entity_settings import QueueDescription
 
     description = QueueDescription(
         enable_partitioning=True, max_size_in_megabytes=1, requires_duplicate_detection=True
@@ -229,7 +229,7 @@ def test_the_history_is_part_of_the_room_that_a_frame_has(driver: Driver) -> Non
 
 
 def test_a_duplicate_takes_no_room(driver: Driver) -> None:
-    from bendybus.domain.queue_description import QueueDescription
+    from bendybus.domain.entity_settings import QueueDescription
 
     description = QueueDescription(
         enable_partitioning=True, max_size_in_megabytes=1, requires_duplicate_detection=True

@@ -12,7 +12,7 @@ import pytest
 
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
-from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import backup_copy
 from bendybus.partition_server.store import file_format

@@ -4,8 +4,8 @@ import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.answers import Failed

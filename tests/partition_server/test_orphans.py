@@ -11,9 +11,9 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.lifecycle import EntityAction, EntityState
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import AskRefused
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (

@@ -6,9 +6,9 @@ import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.commands import (
     ApplyEntity,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.journal import Journal

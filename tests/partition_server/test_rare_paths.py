@@ -7,9 +7,9 @@ import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import Peeked
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Peek

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors, limits
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.filters.rule import (
     CorrelationFilter,
     FalseFilter,
@@ -16,7 +17,6 @@ from bendybus.domain.filters.rule import (
 )
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.limits import Tier
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.state.commands import ApplyEntity
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.conftest import MakeStore

@@ -7,9 +7,8 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.entity_settings import SubscriptionDescription, TopicDescription
 from bendybus.domain.message_state import ACTIVE_ONLY
-from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.domain.topic_description import TopicDescription
 from bendybus.partition_server.rules import session_states
 from bendybus.partition_server.state import session_ready_set
 from bendybus.partition_server.state.answers import (

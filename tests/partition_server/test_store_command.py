@@ -27,7 +27,7 @@ WRITER = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    from bendybus.domain.queue_description import QueueDescription
+    from bendybus.domain.entity_settings import QueueDescription
     from bendybus.partition_server.store.sqlite_store import SqliteStore
     from tests.partition_server.driver import Driver, fingerprint
 

@@ -7,9 +7,9 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.commands import ApplyEntity
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.conftest import MakeStore

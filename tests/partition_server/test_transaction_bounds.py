@@ -8,8 +8,8 @@ import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.service import transactions
 from bendybus.partition_server.state.batch import Batch

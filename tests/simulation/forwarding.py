@@ -12,10 +12,12 @@ from functools import partial
 from typing import Any, Final
 
 from bendybus.domain.entity import Entity, Origin
-from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.entity_settings import (
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.domain.topic_description import TopicDescription
 from bendybus.partition_server.state.answers import Appended, Failed, ForwardedTaken
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (

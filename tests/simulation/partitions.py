@@ -15,8 +15,8 @@ from typing import Any
 
 from bendybus.domain import errors, sequence_number
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.commands import ApplyEntity, Command, Now
 from bendybus.partition_server.state.stage import Answer

@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 
 from bendybus.domain import entity as domain_entity
 from bendybus.domain import limits
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import (
+    Description,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.queue_description import QueueDescription
-from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.domain.topic_description import TopicDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.wire import catalogue, entities
 from tests.domain.filters.rule_strategies import RULES

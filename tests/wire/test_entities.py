@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bendybus.domain import limits
+from bendybus.domain import entity_settings, limits
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities
 
@@ -51,6 +52,15 @@ ENTITIES = st.builds(
     auto_deleted=st.booleans(),
     manifest_rules=st.booleans(),
 )
+
+
+@pytest.mark.parametrize("kind", EntityKind)
+def test_the_contract_has_the_settings_of_each_kind(kind: EntityKind) -> None:
+    fields = entities.changes_to_proto({}, kind).DESCRIPTOR.fields
+
+    assert {each.name for each in fields} == {each.name for each in entity_settings.BY_KIND[kind]}
+    # What an older client does not know, it does not set, and an update leaves it as it is.
+    assert all(each.has_presence for each in fields)
 
 
 @given(DESCRIPTIONS)

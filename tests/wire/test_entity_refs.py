@@ -3,8 +3,8 @@
 import pytest
 
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import partition_pb2
 from bendybus.wire import entity_refs

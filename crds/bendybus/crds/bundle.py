@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from bendybus.domain import limits
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description
 from bendybus.domain.limits import Tier
 
 # The `kind` of an entity's manifest.

@@ -11,15 +11,17 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from bendybus.crds import manifest, schema
-from bendybus.crds.namespace_manifest import BusNamespace, BusNamespaceSpec, BusNamespaceStatus
-from bendybus.crds.queue_manifest import Queue, QueueSpec, QueueStatus
-from bendybus.crds.subscription_manifest import (
+from bendybus.crds.entity_manifest import (
+    SPECS,
+    Queue,
+    QueueStatus,
     Subscription,
-    SubscriptionSpec,
     SubscriptionStatus,
+    Topic,
+    TopicStatus,
 )
-from bendybus.crds.topic_manifest import Topic, TopicSpec, TopicStatus
-from bendybus.domain import descriptions, immutable_fields
+from bendybus.crds.namespace_manifest import BusNamespace, BusNamespaceSpec, BusNamespaceStatus
+from bendybus.domain import entity_settings
 from bendybus.domain.entity_kind import EntityKind
 
 Rule = dict[str, str]
@@ -67,11 +69,10 @@ def _condition(field: str) -> str:
 
 def _immutable(kind: EntityKind) -> tuple[Rule, ...]:
     """Return the rules that a kind's immutable settings keep their values."""
-    names = descriptions.manifest_names(descriptions.TYPES[kind])
     return tuple(
-        _fixed(f"self.{names[field]}", always=True)
-        for field in immutable_fields.IMMUTABLE_FIELDS
-        if field in names
+        _fixed(f"self.{each.manifest_name}", always=True)
+        for each in entity_settings.BY_KIND[kind]
+        if each.fixed
     )
 
 
@@ -144,7 +145,7 @@ _IN_A_BUS: Final = (
 )
 QUEUE: Final = Definition(
     model=Queue,
-    spec=QueueSpec,
+    spec=SPECS[EntityKind.QUEUE],
     status=QueueStatus,
     kind="Queue",
     plural="queues",
@@ -174,7 +175,7 @@ QUEUE: Final = Definition(
 )
 TOPIC: Final = Definition(
     model=Topic,
-    spec=TopicSpec,
+    spec=SPECS[EntityKind.TOPIC],
     status=TopicStatus,
     kind="Topic",
     plural="topics",
@@ -199,7 +200,7 @@ TOPIC: Final = Definition(
 )
 SUBSCRIPTION: Final = Definition(
     model=Subscription,
-    spec=SubscriptionSpec,
+    spec=SPECS[EntityKind.SUBSCRIPTION],
     status=SubscriptionStatus,
     kind="Subscription",
     plural="subscriptions",

@@ -18,13 +18,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from bendybus.crds import field_errors
-from bendybus.crds.entity_manifest import EntityManifest
+from bendybus.crds.entity_manifest import EntityManifest, Queue, Subscription, Topic
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.manifest import API_VERSION
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.crds.queue_manifest import Queue
-from bendybus.crds.subscription_manifest import Subscription
-from bendybus.crds.topic_manifest import Topic
 from bendybus.domain.entity_kind import EntityKind
 
 Manifest = BusNamespace | EntityManifest

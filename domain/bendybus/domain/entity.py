@@ -4,19 +4,19 @@ import dataclasses
 import heapq
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from bendybus.domain import bounds, limits, partitioning, subscription_name
-from bendybus.domain.descriptions import Description
+from bendybus.domain import bounds, entity_settings, limits, partitioning, subscription_name
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description, SubscriptionDescription
 from bendybus.domain.errors import EntityNotFound, InvalidArgument, InvalidOperation
 from bendybus.domain.filters import rule_set
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
+from bendybus.domain.setting import SettingType
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.domain.subscription_description import SubscriptionDescription
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"
 # What is sent on in transactions; no client sees it.
@@ -104,20 +104,16 @@ def check_entry(entry: "Entity") -> None:
     bounds.check_number("updated_at", entry.updated_at_ms, bounds.TIME_MS_MAX)
     if isinstance(entry.description, SubscriptionDescription):
         rule_set.check_bounds(entry.description.rules)
-    for field in fields(entry.description):
-        value = getattr(entry.description, field.name)
+    for setting in entity_settings.BY_KIND[entry.kind]:
+        value = getattr(entry.description, setting.name)
         if isinstance(value, int):
-            bounds.check_number(field.name, value, bounds.NUMBER_MAX)
-    bounds.check_text("forwardTo", entry.description.forward_to, limits.ENTITY_NAME_CHARS_MAX)
-    bounds.check_text(
-        "forwardDeadLetteredMessagesTo",
-        entry.description.forward_dead_lettered_messages_to,
-        limits.ENTITY_NAME_CHARS_MAX,
-    )
-    if len(entry.description.user_metadata) > limits.USER_METADATA_CHARS_MAX:
-        raise InvalidArgument(
-            "userMetadata", f"must be at most {limits.USER_METADATA_CHARS_MAX} characters."
-        )
+            bounds.check_number(setting.name, value, bounds.NUMBER_MAX)
+        elif value and setting.type is SettingType.NAME:
+            bounds.check_text(setting.manifest_name, value, setting.most)
+        elif setting.type is SettingType.TEXT and len(value) > setting.most:
+            raise InvalidArgument(
+                setting.manifest_name, f"must be at most {setting.most} characters."
+            )
 
 
 @dataclass(frozen=True, slots=True)

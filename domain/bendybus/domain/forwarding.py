@@ -10,8 +10,8 @@ A message that cannot be forwarded ends in the transfer dead-letter sub-queue of
 from typing import Final
 
 from bendybus.domain import limits
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity
+from bendybus.domain.entity_settings import Description
 from bendybus.domain.errors import InvalidOperation
 from bendybus.domain.sub_queue import SubQueue
 

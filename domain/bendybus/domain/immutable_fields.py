@@ -4,36 +4,25 @@ Source: "It isn't possible to change the partitioning option on any existing nam
 topic; you can only set the option when you create the entity".
 """
 
-from typing import Final
-
-from bendybus.domain import descriptions
-from bendybus.domain.descriptions import Description
+from bendybus.domain import entity_settings
+from bendybus.domain.entity_settings import Description
 from bendybus.domain.errors import InvalidOperation, PartitioningImmutable
 from bendybus.domain.limits import Tier
-
-IMMUTABLE_FIELDS: Final = (
-    "enable_partitioning",
-    "requires_duplicate_detection",
-    "requires_session",
-)
 
 
 def check_entity(name: str, current: Description, wanted: Description) -> None:
     """Raise PartitioningImmutable or InvalidOperation when an update changes what is fixed."""
-    names = descriptions.manifest_names(type(current))
-    for field in IMMUTABLE_FIELDS:
-        if field not in names:
+    for setting in entity_settings.BY_KIND[current.kind]:
+        before, after = getattr(current, setting.name), getattr(wanted, setting.name)
+        if not setting.fixed or before == after:
             continue
-        if getattr(current, field) == getattr(wanted, field):
-            continue
-        manifest_name = names[field]
         sentence = (
-            f"{current.kind} {name!r}: {manifest_name} cannot be changed after creation (is "
-            f"{_word(getattr(current, field))}, got {_word(getattr(wanted, field))}). Create "
-            f"another {current.kind} with that setting."
+            f"{current.kind} {name!r}: {setting.manifest_name} cannot be changed after creation "
+            f"(is {_word(before)}, got {_word(after)}). Create another {current.kind} with that "
+            "setting."
         )
-        kind = PartitioningImmutable if field == "enable_partitioning" else InvalidOperation
-        raise kind(sentence, metadata={"field": manifest_name, "entity": name})
+        kind = PartitioningImmutable if setting.name == "enable_partitioning" else InvalidOperation
+        raise kind(sentence, metadata={"field": setting.manifest_name, "entity": name})
 
 
 def _word(value: object) -> str:

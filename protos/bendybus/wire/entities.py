@@ -4,18 +4,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bendybus.domain import descriptions, durations, entity, limits, subscription_name
-from bendybus.domain.descriptions import Description
+from bendybus.domain import durations, entity, limits, subscription_name
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import (
+    BY_KIND,
+    BY_NAME,
+    TYPES,
+    Description,
+    SubscriptionDescription,
+    values_of,
+)
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.domain.setting import Setting, SettingType
 from bendybus.internal.v1 import entity_pb2
 from bendybus.v1 import management_pb2
 from bendybus.wire import rules
 
-_ENDLESS: Final = ("default_message_time_to_live_ms", "auto_delete_on_idle_ms")
 _STATUS_TO_WIRE: Final = {
     EntityStatus.ACTIVE: management_pb2.ENTITY_STATUS_ACTIVE,
     EntityStatus.DISABLED: management_pb2.ENTITY_STATUS_DISABLED,
@@ -48,21 +54,24 @@ _KIND_OF: Final = {type_: kind for kind, type_ in _DESCRIPTIONS.items()}
 
 def description_to_proto(description: Description) -> Any:
     """Return the description with every field set, as the message of its kind."""
-    names = descriptions.field_names(type(description))
-    return changes_to_proto({name: getattr(description, name) for name in names}, description.kind)
+    return changes_to_proto(values_of(description), description.kind)
 
 
 def changes_to_proto(changes: Mapping[str, Any], kind: EntityKind = EntityKind.QUEUE) -> Any:
     """Return the kind's description with these fields; the opposite of `description_changes`."""
-    values = dict(changes)
-    for name in _ENDLESS:
-        if name in values and values[name] is None:
-            values[name] = -1
-    if "status" in values:
-        values["status"] = _STATUS_TO_WIRE[values["status"]]
-    if "rules" in values:
-        values["rules"] = rules.set_to_proto(values["rules"])
+    values = {name: _to_wire(BY_NAME[name], value) for name, value in changes.items()}
     return _DESCRIPTIONS[kind](**values)
+
+
+def _to_wire(setting: Setting, value: Any) -> Any:
+    match setting.type:
+        case SettingType.DURATION:
+            return -1 if value is None else value
+        case SettingType.STATUS:
+            return _STATUS_TO_WIRE[value]
+        case SettingType.RULES:
+            return rules.set_to_proto(value)
+    return value
 
 
 def description_changes(proto: Any) -> dict[str, Any]:
@@ -70,28 +79,30 @@ def description_changes(proto: Any) -> dict[str, Any]:
 
     Raises InvalidArgument for an unknown status.
     """
-    changes: dict[str, Any] = {field.name: value for field, value in proto.ListFields()}
-    for name in descriptions.field_names(descriptions.TYPES[_KIND_OF[type(proto)]]):
-        if name not in changes and proto.HasField(name):
-            changes[name] = getattr(proto, name)
-    for name in _ENDLESS:
-        if name in changes:
-            changes[name] = durations.bounded(changes[name])
-    if "status" in changes:
-        status = _STATUS_FROM_WIRE.get(changes["status"])
-        if status is None:
-            allowed = ", ".join(EntityStatus)
-            raise InvalidArgument("status", f"must be one of {allowed} (got {changes['status']}).")
-        changes["status"] = status
-    if "rules" in changes:
-        changes["rules"] = rules.set_from_proto(changes["rules"])
-    return changes
+    return {
+        setting.name: _from_wire(setting, getattr(proto, setting.name))
+        for setting in BY_KIND[_KIND_OF[type(proto)]]
+        if proto.HasField(setting.name)
+    }
+
+
+def _from_wire(setting: Setting, value: Any) -> Any:
+    match setting.type:
+        case SettingType.DURATION if setting.endless:
+            return durations.bounded(value)
+        case SettingType.STATUS:
+            if value not in _STATUS_FROM_WIRE:
+                allowed = ", ".join(EntityStatus)
+                raise InvalidArgument("status", f"must be one of {allowed} (got {value}).")
+            return _STATUS_FROM_WIRE[value]
+        case SettingType.RULES:
+            return rules.set_from_proto(value)
+    return value
 
 
 def description_from_proto(proto: Any) -> Any:
     """Return a new entity's description, of the message's kind: defaults where nothing is set."""
-    default = descriptions.TYPES[_KIND_OF[type(proto)]]()
-    return descriptions.merged(default, description_changes(proto))
+    return TYPES[_KIND_OF[type(proto)]](**description_changes(proto))
 
 
 def kind_to_proto(kind: EntityKind) -> entity_pb2.EntityKind:
@@ -166,32 +177,28 @@ def entity_from_proto(proto: entity_pb2.Entity) -> Entity:
     )
 
 
+def _seen(value: Entity) -> dict[str, Any]:
+    """Return what clients see of every kind, without its runtime facts."""
+    return {
+        "uid": value.uid,
+        "generation": value.generation,
+        "origin": origin_to_proto(value.origin),
+        "description": description_to_proto(value.description),
+        "partition_count": value.partition_count,
+        "home_partition": value.home_partition,
+        "orphaned": value.orphaned,
+    }
+
+
 def queue_to_proto(value: Entity) -> management_pb2.Queue:
     """Return a queue as clients see it, without its runtime facts."""
-    return management_pb2.Queue(
-        name=value.name,
-        uid=value.uid,
-        generation=value.generation,
-        origin=origin_to_proto(value.origin),
-        description=description_to_proto(value.description),
-        partition_count=value.partition_count,
-        home_partition=value.home_partition,
-        orphaned=value.orphaned,
-    )
+    return management_pb2.Queue(name=value.name, **_seen(value))
 
 
 def topic_to_proto(value: Entity, subscription_count: int) -> management_pb2.Topic:
     """Return a topic as clients see it, without its runtime facts."""
     return management_pb2.Topic(
-        name=value.name,
-        uid=value.uid,
-        generation=value.generation,
-        origin=origin_to_proto(value.origin),
-        description=description_to_proto(value.description),
-        partition_count=value.partition_count,
-        home_partition=value.home_partition,
-        orphaned=value.orphaned,
-        subscription_count=subscription_count,
+        name=value.name, subscription_count=subscription_count, **_seen(value)
     )
 
 
@@ -211,15 +218,21 @@ def subscription_to_proto(value: Entity) -> management_pb2.Subscription:
     return management_pb2.Subscription(
         topic_name=parts[0],
         name=parts[1],
-        uid=value.uid,
-        generation=value.generation,
-        origin=origin_to_proto(value.origin),
-        description=description_to_proto(value.description),
-        partition_count=value.partition_count,
-        home_partition=value.home_partition,
-        orphaned=value.orphaned,
         manifest_rules=value.manifest_rules,
+        **_seen(value),
     )
+
+
+def kind_of(seen: Any) -> EntityKind:
+    """Return what an entity is that clients see."""
+    return _KIND_OF[type(seen.description)]
+
+
+def name_of(seen: Any) -> str:
+    """Return the name of an entity that clients see; of a subscription TOPIC/Subscriptions/NAME."""
+    if kind_of(seen) is EntityKind.SUBSCRIPTION:
+        return subscription_name.compose(seen.topic_name, seen.name)
+    return str(seen.name)
 
 
 def fingerprint_to_proto(value: Fingerprint) -> entity_pb2.Fingerprint:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from bendybus.cli.bus import topics
 from bendybus.cli.bus.management import Management
 from bendybus.domain import lifecycle, subscription_name
 from bendybus.domain.entity_kind import EntityKind
@@ -14,34 +13,28 @@ from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.wire import entities
 
 
-def create_queue_or_topic(bus: Management, name: str) -> None:
-    """Check that neither a queue nor a topic has the name."""
+def create(bus: Management, kind: EntityKind, name: str) -> None:
+    """Check that no entity has the name, and that the topic of a subscription exists."""
+    parts = subscription_name.split(name) if kind is EntityKind.SUBSCRIPTION else None
+    if parts:
+        bus.entity(EntityKind.TOPIC, parts[0])
     try:
-        _refuse(bus.queue(name), EntityKind.QUEUE, name)
+        _refuse(bus.entity(kind if parts else EntityKind.QUEUE, name), name)
     except EntityNotFound as error:
-        if error.metadata.get("kind") == EntityKind.TOPIC:
-            _refuse(topics.topic(bus, name), EntityKind.TOPIC, name)
-
-
-def create_subscription(bus: Management, topic: str, name: str) -> None:
-    """Check that the topic exists, and has no subscription of the name."""
-    topics.topic(bus, topic)
-    try:
-        found = topics.subscription(bus, topic, name, runtime=False)
-    except EntityNotFound:
-        return
-    _refuse(found, EntityKind.SUBSCRIPTION, subscription_name.compose(topic, name))
+        if not parts and error.metadata.get("kind") == EntityKind.TOPIC:
+            _refuse(bus.entity(EntityKind.TOPIC, name), name)
 
 
 def create_rule(bus: Management, topic: str, subscription: str, wanted: Rule) -> None:
     """Check that the subscription exists, and has no rule of the name."""
-    found = topics.subscription(bus, topic, subscription, runtime=False)
+    path = subscription_name.compose(topic, subscription)
+    found = bus.entity(EntityKind.SUBSCRIPTION, path, runtime=False)
     known = entities.description_from_proto(found.description).rules
-    path = subscription_name.compose(found.topic_name, found.name)
-    rule_set.changed(known, RuleChange(RuleAction.CREATE, wanted), path)
+    rule_set.changed(known, RuleChange(RuleAction.CREATE, wanted), entities.name_of(found))
 
 
-def _refuse(found: Any, kind: EntityKind, name: str) -> None:
+def _refuse(found: Any, name: str) -> None:
     """Raise what creates of a name that is taken are refused with."""
     state = EntityState.ORPHANED if found.orphaned else EntityState.LIVE
+    kind = entities.kind_of(found)
     lifecycle.after(state, EntityAction.CREATE, name, facts={}, kind=kind)

@@ -1,4 +1,4 @@
-"""The bus's management service, as commands use it: one method per call, each with a deadline."""
+"""The bus's management service, as commands use it: each call has a deadline."""
 
 import time
 from collections.abc import Iterator
@@ -14,11 +14,10 @@ from bendybus.cli import errors as cli_errors
 from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundle import NamespaceSettings
-from bendybus.domain import descriptions, errors, subscription_name
-from bendybus.domain.descriptions import Description
+from bendybus.domain import entity_settings, errors, subscription_name
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
 from bendybus.wire import entities, statuses
@@ -73,54 +72,88 @@ class Management:
         answer = self.namespace()
         return NamespaceSettings(answer.name, Tier(answer.tier), answer.partition_count)
 
-    def queues(self, *, runtime: bool, orphaned: bool = False) -> list[pb.Queue]:
-        """Return all queues, by name; orphaned ones only if asked for."""
-        found: list[pb.Queue] = []
-        token = ""
-        while True:
-            request = pb.ListQueuesRequest(
-                include_runtime=runtime,
-                page_size=_PAGE,
-                page_token=token,
-                include_orphaned=orphaned,
-            )
-            with self._translated():
-                page = self._stub.ListQueues(request, timeout=self._deadline_s)
-            found.extend(page.queues)
-            token = page.next_page_token
-            if not token:
-                return sorted(found, key=lambda queue: queue.name.lower())
+    def listed(
+        self, kind: EntityKind, topic: str = "", *, runtime: bool = True, orphaned: bool = False
+    ) -> list[Any]:
+        """Return the entities of a kind by name, of subscriptions those of `topic`.
 
-    def queue(self, name: str) -> pb.Queue:
-        """Return one queue with its counts. Raises EntityNotFound."""
-        request = pb.GetQueueRequest(name=name, include_runtime=True)
-        try:
-            with self._translated():
-                return self._stub.GetQueue(request, timeout=self._deadline_s).queue
-        except errors.EntityNotFound as error:
-            raise _of_another_kind(error, name) from error
-
-    def create_by_hand(
-        self, name: str, wanted: QueueDescription, *, migrated: bool = False
-    ) -> pb.CreateQueueResponse:
-        """Make a queue that belongs to no manifest."""
-        request = pb.CreateQueueRequest(
-            name=name,
-            description=chosen(wanted),
-            origin=pb.ENTITY_ORIGIN_CLIENT,
-            migrated=migrated,
+        Orphaned ones only if asked for. `runtime`: with their counts.
+        """
+        within = {"topic_name": topic} if kind is EntityKind.SUBSCRIPTION else {}
+        request = getattr(pb, f"List{kind.capitalize()}sRequest")(
+            include_runtime=runtime, page_size=_PAGE, include_orphaned=orphaned, **within
         )
-        with self._translated():
-            return self._stub.CreateQueue(request, timeout=self._deadline_s)
+        found: list[Any] = []
+        while True:
+            page = self.call(request)
+            found.extend(getattr(page, f"{kind}s"))
+            request.page_token = page.next_page_token
+            if not page.next_page_token:
+                return sorted(found, key=lambda entity: entity.name.lower())
 
-    def delete(self, queue: pb.Queue) -> pb.DeleteQueueResponse:
-        """Delete a queue and its messages, with the origin that created it."""
-        request = pb.DeleteQueueRequest(name=queue.name, origin=queue.origin)
-        with self._translated():
-            return self._stub.DeleteQueue(request, timeout=self._deadline_s)
+    def subscriptions_of_listed(
+        self, topic: str, *, runtime: bool = True, orphaned: bool = False
+    ) -> list[pb.Subscription]:
+        """Return the subscriptions of a topic of a list; none if it was deleted since."""
+        try:
+            return self.listed(EntityKind.SUBSCRIPTION, topic, runtime=runtime, orphaned=orphaned)
+        except errors.EntityNotFound:
+            return []
 
-    def call(self, method: str, request: Any) -> Any:
-        """Return the answer of the management service to a request."""
+    def everything(self, *, runtime: bool = True, orphaned: bool = False) -> Iterator[Any]:
+        """Yield all entities, as `listed` does; subscriptions follow their topic."""
+        yield from self.listed(EntityKind.QUEUE, runtime=runtime, orphaned=orphaned)
+        for topic in self.listed(EntityKind.TOPIC, runtime=runtime, orphaned=orphaned):
+            yield topic
+            yield from self.subscriptions_of_listed(topic.name, runtime=runtime, orphaned=orphaned)
+
+    def entity(self, kind: EntityKind, name: str, *, runtime: bool = True) -> Any:
+        """Return one entity, with its counts unless told not to. Raises EntityNotFound."""
+        request = request_of("Get", kind, name, include_runtime=runtime)
+        try:
+            return getattr(self.call(request), kind.value)
+        except errors.EntityNotFound as error:
+            if kind is EntityKind.QUEUE:
+                raise _of_another_kind(error, name) from error
+            raise
+
+    def holding(self, name: str) -> pb.Queue | pb.Subscription:
+        """Return the queue or subscription of a name, with its counts. Raises EntityNotFound."""
+        within = subscription_name.split(name)
+        kind = EntityKind.SUBSCRIPTION if within else EntityKind.QUEUE
+        found: pb.Queue | pb.Subscription = self.entity(kind, name)
+        return found
+
+    def detects_duplicates(self, name: str) -> bool:
+        """Return whether duplicates are detected where the messages of `name` are sent to."""
+        parts = subscription_name.split(name)
+        kind = EntityKind.TOPIC if parts else EntityKind.QUEUE
+        found = self.entity(kind, parts[0] if parts else name)
+        return bool(found.description.requires_duplicate_detection)
+
+    def create(self, name: str, wanted: Description, **fields: Any) -> Any:
+        """Make an entity that belongs to no manifest."""
+        return self.call(
+            request_of(
+                "Create",
+                wanted.kind,
+                name,
+                description=_chosen(wanted),
+                origin=pb.ENTITY_ORIGIN_CLIENT,
+                **fields,
+            )
+        )
+
+    def delete(self, found: Any) -> Any:
+        """Delete an entity and its messages, with the origin that created it."""
+        request = request_of(
+            "Delete", entities.kind_of(found), entities.name_of(found), origin=found.origin
+        )
+        return self.call(request)
+
+    def call(self, request: Any) -> Any:
+        """Return the answer of the management service to a request; its method has that name."""
+        method = type(request).__name__.removesuffix("Request")
         with self._translated():
             return getattr(self._stub, method)(request, timeout=self._deadline_s)
 
@@ -137,6 +170,13 @@ class Management:
                     )
                 ) from error
             raise found from error
+
+
+def request_of(verb: str, kind: EntityKind, name: str, **fields: Any) -> Any:
+    """Return the request of a call on the entity of a name."""
+    parts = subscription_name.split(name) if kind is EntityKind.SUBSCRIPTION else None
+    names = {"topic_name": parts[0], "name": parts[1]} if parts else {"name": name}
+    return getattr(pb, f"{verb}{kind.capitalize()}Request")(**names, **fields)
 
 
 def _of_another_kind(error: errors.EntityNotFound, name: str) -> errors.EntityNotFound:
@@ -181,12 +221,12 @@ def _authorities(file: Path | None) -> bytes | None:
         ) from error
 
 
-def chosen(wanted: Description) -> Any:
+def _chosen(wanted: Description) -> Any:
     """Return what a new entity has other than by default: the rest is the namespace's to decide."""
     default = type(wanted)()
     changes = {
-        name: value
-        for name in descriptions.field_names(type(wanted))
-        if (value := getattr(wanted, name)) != getattr(default, name)
+        each.name: value
+        for each in entity_settings.BY_KIND[wanted.kind]
+        if (value := getattr(wanted, each.name)) != getattr(default, each.name)
     }
     return entities.changes_to_proto(changes, wanted.kind)

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.cli.bus import topics
+from bendybus.cli.bus import management
 from bendybus.cli.bus.management import Management
 from bendybus.crds.bundle import EntityWish
-from bendybus.domain import subscription_name
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
@@ -46,18 +45,12 @@ class ManifestEntities:
         Lists of subscriptions do not have the rules, which may be many.
         """
         with_rules = {wish.name.lower() for wish in wishes if wish.has_rules}
-        found = [
-            _existing(each, each.name) for each in self._bus.queues(orphaned=True, runtime=False)
-        ]
-        for topic in topics.topics(self._bus, runtime=False, orphaned=True):
-            found.append(_existing(topic, topic.name))
-            for each in topics.subscriptions_of_listed(
-                self._bus, topic.name, runtime=False, orphaned=True
-            ):
-                name = subscription_name.compose(topic.name, each.name)
-                if name.lower() in with_rules:
-                    each = topics.subscription(self._bus, topic.name, each.name, runtime=False)
-                found.append(_existing(each, name))
+        found = []
+        for each in self._bus.everything(runtime=False, orphaned=True):
+            name = entities.name_of(each)
+            if name.lower() in with_rules:
+                each = self._bus.entity(EntityKind.SUBSCRIPTION, name, runtime=False)
+            found.append(_existing(each, name))
         return found
 
     def create(self, wish: EntityWish) -> Sequence[pb.PartitionOutcome]:
@@ -69,19 +62,13 @@ class ManifestEntities:
         return self._call("Update", wish, if_generation=if_generation)
 
     def _call(self, verb: str, wish: EntityWish, **fields: Any) -> Sequence[pb.PartitionOutcome]:
-        parts = subscription_name.split(wish.name) if wish.kind is EntityKind.SUBSCRIPTION else None
-        names = {"topic_name": parts[0], "name": parts[1]} if parts else {"name": wish.name}
-        method = f"{verb}{wish.kind.value.capitalize()}"
         description = entities.description_to_proto(wish.description)
         for field in wish.left_out:
             description.ClearField(field)
-        request = getattr(pb, f"{method}Request")(
-            **names,
-            description=description,
-            origin=_MANIFEST,
-            **fields,
+        request = management.request_of(
+            verb, wish.kind, wish.name, description=description, origin=_MANIFEST, **fields
         )
-        outcomes: Sequence[pb.PartitionOutcome] = self._bus.call(method, request).outcomes
+        outcomes: Sequence[pb.PartitionOutcome] = self._bus.call(request).outcomes
         return outcomes
 
 

@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from bendybus.cli.bus import name_values
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.crds.bundle import KINDS, Bundle, NamespaceSettings
-from bendybus.crds.errors import ManifestError, Problem
+from bendybus.crds.errors import ManifestError
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
-from bendybus.domain.queue_description import QueueDescription
 
 STDIN: Final = Path("-")
 
@@ -55,13 +53,16 @@ def load(files: Sequence[Path], *, running: NamespaceSettings | None = None) -> 
 
 def of_queues(names: Sequence[str]) -> Bundle:
     """Return a bus without manifests, with queues of these names. Raises ManifestError."""
-    from bendybus.crds import bundling, loading
+    from bendybus.crds import bundling, loading, manifest
 
+    head = {
+        "apiVersion": manifest.API_VERSION,
+        "kind": KINDS[EntityKind.QUEUE],
+        # The name of an object of Kubernetes; that of the queue may have other characters.
+        "metadata": {"name": "queue"},
+    }
     found = [
-        loading.parse(
-            f"--queue {name}", _document({"namespaceRef": {"name": "default"}, "entityName": name})
-        )
-        for name in names
+        loading.parse(f"--queue {name}", {**head, "spec": {"entityName": name}}) for name in names
     ]
     for each in found:
         if not isinstance(each, loading.Loaded):
@@ -79,47 +80,3 @@ def load_for(running: NamespaceSettings, files: Sequence[Path]) -> Bundle:
     except BusError as error:
         raise CliError(error.message) from error
     return bundle
-
-
-def description(name: str, fields: Sequence[str], namespace: NamespaceSettings) -> QueueDescription:
-    """Return the queue that `FIELD=VALUE`s describe, with a manifest's names and checks."""
-    from bendybus.crds import bundling, loading
-
-    spec: dict[str, Any] = {"namespaceRef": {"name": namespace.name}, "entityName": name}
-    for field, value in name_values.parse("--set", "FIELD=VALUE", fields).items():
-        spec[field] = _scalar(value)
-    found = loading.parse("--set", _document(spec))
-    try:
-        if not isinstance(found, loading.Loaded):
-            raise ManifestError(*found)
-        (wish,) = bundling.bundle([found], running=namespace).entities
-        assert isinstance(wish.description, QueueDescription)
-        return wish.description
-    except ManifestError as error:
-        raise UsageError("\n".join(_told(problem) for problem in error.problems)) from error
-
-
-def _document(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest of a queue."""
-    from bendybus.crds import manifest
-
-    return {
-        "apiVersion": manifest.API_VERSION,
-        "kind": KINDS[EntityKind.QUEUE],
-        # The name of an object of Kubernetes; that of the queue may have other characters.
-        "metadata": {"name": "queue"},
-        "spec": spec,
-    }
-
-
-def _told(problem: Problem) -> str:
-    """Return the problems, by the path given on the command line."""
-    field = problem.field.removeprefix("spec.")
-    where = "Name of the queue" if field == "entityName" else f"--set {field}"
-    return f"{where}: {problem.sentence}"
-
-
-def _scalar(text: str) -> Any:
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if text.isdecimal() else text

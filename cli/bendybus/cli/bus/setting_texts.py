@@ -1,34 +1,41 @@
-"""`--set FIELD=VALUE`: the settings of a topic or a subscription, with their names in manifests."""
+"""`--set FIELD=VALUE`: the settings of an entity, with their names in manifests."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from bendybus.cli.bus import name_values
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundle import NamespaceSettings
-from bendybus.domain import descriptions, durations
+from bendybus.domain import descriptions, entity, entity_settings
 from bendybus.domain.descriptions import AnyDescription
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import BusError, InvalidArgument
+from bendybus.domain.setting import Setting, SettingType
+
+# How a value is read, and what it must be.
+_READERS: Final[Mapping[SettingType, tuple[Callable[[str], Any], str]]] = {
+    SettingType.BOOLEAN: ({"true": True, "false": False}.__getitem__, "true or false"),
+    SettingType.WHOLE: (int, "a whole number"),
+    SettingType.STATUS: (EntityStatus, "one of " + ", ".join(EntityStatus)),
+}
 
 
 def description(
     default: AnyDescription, fields: Sequence[str], namespace: NamespaceSettings
 ) -> AnyDescription:
     """Return the description that `FIELD=VALUE`s make of the default one. Raises UsageError."""
-    fields_by_name = {
-        manifest_name: field
-        for field, manifest_name in descriptions.manifest_names(type(default)).items()
+    settings = {
+        each.manifest_name: each
+        for each in entity_settings.BY_KIND[default.kind]
         # Rules are no FIELD=VALUE: they have commands of their own.
-        if field != "rules"
+        if each.type is not SettingType.RULES
     }
     changes: dict[str, Any] = {}
     for name, value in name_values.parse("--set", "FIELD=VALUE", fields).items():
-        field = fields_by_name.get(name)
-        if field is None:
-            allowed = ", ".join(fields_by_name)
+        if name not in settings:
+            allowed = ", ".join(settings)
             raise UsageError(f"--set {name}: a {default.kind} has no such field, only {allowed}.")
-        changes[field] = _value(name, value, field, getattr(default, field))
+        changes[settings[name].name] = _value(settings[name], value)
     wanted = descriptions.merged(default, changes)
     try:
         descriptions.check(wanted, tier=namespace.tier, partition_count=namespace.partition_count)
@@ -39,20 +46,21 @@ def description(
     return wanted
 
 
-def _value(name: str, text: str, field: str, default: Any) -> Any:
-    """Return the value of a field, of the type of its default."""
+def check_name(name: str) -> None:
+    """Raise UsageError for what cannot be the name of a new queue."""
     try:
-        if field.endswith("_ms"):
-            return durations.parse(name, text)
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[text]
-        if isinstance(default, EntityStatus):
-            return EntityStatus(text)
-        return int(text) if isinstance(default, int) else text
+        entity.check_new_name(name)
+    except InvalidArgument as error:
+        sentence = error.message.removeprefix(f"{error.field}: ")
+        raise UsageError(f"Name of the queue: {sentence}") from error
+
+
+def _value(setting: Setting, text: str) -> Any:
+    """Return the value that a text is."""
+    read, what = _READERS.get(setting.type, (str, ""))
+    try:
+        return setting.from_text(text) if setting.type is SettingType.DURATION else read(text)
     except InvalidArgument as error:
         raise UsageError(f"--set {error.message}") from error
     except (KeyError, ValueError):
-        what = "true or false" if isinstance(default, bool) else "a whole number"
-        if isinstance(default, EntityStatus):
-            what = "one of " + ", ".join(EntityStatus)
-        raise UsageError(f"--set {name}: must be {what} (got {text!r}).") from None
+        raise UsageError(f"--set {setting.manifest_name}: must be {what} (got {text!r}).") from None

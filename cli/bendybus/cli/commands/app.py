@@ -11,6 +11,7 @@ from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.cluster.connection import ClusterChoice
 from bendybus.cli.commands import (
+    apply_command,
     context_commands,
     entity_commands,
     get_command,
@@ -108,7 +109,7 @@ app.command("logs", rich_help_panel=_LOCAL)(log_command.logs)
 app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=_LOCAL)
 app.add_typer(store_commands.store_app, name="store", rich_help_panel=_LOCAL)
 app.add_typer(context_commands.context_app, name="context", rich_help_panel=_ENTITIES)
-app.command("apply", rich_help_panel=_ENTITIES)(entity_commands.apply)
+app.command("apply", rich_help_panel=_ENTITIES)(apply_command.apply)
 app.command("get", rich_help_panel=_ENTITIES)(get_command.get)
 app.command("top", rich_help_panel=_ENTITIES)(top_command.top)
 app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_ENTITIES)

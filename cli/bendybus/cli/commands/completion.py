@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import typer
 
-from bendybus.cli.bus import bus_choice, contexts, topics
+from bendybus.cli.bus import bus_choice, contexts, rules
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.cluster.connection import ClusterChoice
 from bendybus.cli.errors import CliError
 from bendybus.domain import subscription_name
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 
 _DEADLINE_S: Final = 2.0
@@ -44,7 +45,7 @@ def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
             for topic in _topics(bus)
             # Of the topics that the word may still become, which is a call for each.
             if _may_become(incomplete, topic)
-            for name in _names(topics.subscriptions_of_listed(bus, topic, runtime=False))
+            for name in _names(bus.subscriptions_of_listed(topic, runtime=False))
         ]
         return [*_queues(bus), *within]
 
@@ -61,7 +62,7 @@ def rule_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the rules of the subscription that is typed already."""
     topic, name = ctx.params.get("topic") or "", ctx.params.get("subscription") or ""
     return _found(
-        ctx, incomplete, lambda bus: [each.name for each in topics.rules(bus, topic, name)]
+        ctx, incomplete, lambda bus: [each.name for each in rules.listed(bus, topic, name)]
     )
 
 
@@ -87,15 +88,15 @@ def context_names(incomplete: str) -> list[str]:
 
 
 def _queues(bus: Management) -> list[str]:
-    return [queue.name for queue in bus.queues(runtime=False)]
+    return _names(bus.listed(EntityKind.QUEUE, runtime=False))
 
 
 def _topics(bus: Management) -> list[str]:
-    return [topic.name for topic in topics.topics(bus, runtime=False)]
+    return _names(bus.listed(EntityKind.TOPIC, runtime=False))
 
 
 def _subscriptions(bus: Management, topic: str) -> list[str]:
-    return _names(topics.subscriptions(bus, topic, runtime=False))
+    return _names(bus.listed(EntityKind.SUBSCRIPTION, topic, runtime=False))
 
 
 def _names(found: Iterable[Any]) -> list[str]:

@@ -1,37 +1,30 @@
-"""`apply`: entities by manifest; `describe`, `delete`: the queues of a bus, by name."""
+"""`create`, `describe`, `delete`: the entities of a bus, by name."""
 
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import (
-    apply_manifests,
-    bus_choice,
-    dry_runs,
-    manifests,
-    unavailable_partitions,
-)
+from bendybus.cli.bus import bus_choice, dry_runs, setting_texts, unavailable_partitions
 from bendybus.cli.bus.management import Management
-from bendybus.cli.bus.manifest_entities import ManifestEntities
-from bendybus.cli.cluster import apply_and_wait
-from bendybus.cli.cluster.kubectl import Kubectl
-from bendybus.cli.commands import completion, process_commands
+from bendybus.cli.commands import completion
 from bendybus.cli.errors import CliError, UsageError
-from bendybus.cli.output import printing, queue_views
+from bendybus.cli.output import entity_views, printing, rule_views
 from bendybus.cli.output.printing import Output, OutputOption
-from bendybus.cli.output.tables import Column
-from bendybus.crds.bundle import KINDS
+from bendybus.domain import subscription_name
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import (
+    Description,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from bendybus.domain.errors import Unauthorized
-from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
+from bendybus.wire import entities
 
-_PATIENCE_S: Final = 10.0
-_WAIT_S: Final = 120.0
 _ORPHANED: Final = (
     "Its manifest was deleted. Messages can be received; sends are rejected. To adopt it, annotate "
     "a manifest of this name with bendybus.io/retained-data: adopt; to purge it with its "
@@ -64,6 +57,29 @@ SourceName = Annotated[
         autocompletion=completion.source_names,
     ),
 ]
+TopicName = Annotated[
+    str, typer.Argument(help="Name of the topic.", autocompletion=completion.topic_names)
+]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="Name of the subscription within its topic.",
+        autocompletion=completion.subscription_names,
+    ),
+]
+# Of what does not exist yet.
+NewName = Annotated[str, typer.Argument(help="Name of the topic.")]
+NewSubscription = Annotated[str, typer.Argument(help="Name of the subscription within its topic.")]
+Partitioned = Annotated[
+    bool, typer.Option("--partitioned", help="Spread over all partitions; cannot be changed.")
+]
+DetectDuplicates = Annotated[
+    bool, typer.Option("--detect-duplicates", help="Use MessageId; cannot be changed.")
+]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="FIELD=VALUE, as in a manifest: autoDeleteOnIdle=P1D."),
+]
 
 
 @contextmanager
@@ -74,69 +90,6 @@ def connected(context: typer.Context) -> Iterator[Management]:
         Management(target.connection_string, ca_file=target.ca_file) as bus,
     ):
         yield bus
-
-
-def apply(
-    context: typer.Context,
-    files: process_commands.Files,
-    wait: Annotated[
-        float, typer.Option(min=0, help="On a cluster: seconds to wait for Ready; 0: do not.")
-    ] = _WAIT_S,
-    dry_run: DryRun = False,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Apply manifests to a running bus, or a cluster."""
-    with manifests.readable(files) as paths:
-        if context.obj.cluster is not None:
-            _apply_to_cluster(context.obj.cluster.kubectl, paths, wait, output, dry_run)
-            return
-        with connected(context) as bus:
-            bundle = manifests.load_for(bus.namespace_settings(), paths)
-            patience = apply_manifests.Patience(_PATIENCE_S)
-            entities = ManifestEntities(bus)
-            if dry_run:
-                existing = patience.call(lambda: entities.all(bundle.entities))
-                outcomes = [
-                    apply_manifests.Outcome(step) for step in apply_manifests.plan(bundle, existing)
-                ]
-            else:
-                outcomes = apply_manifests.apply(entities, bundle, patience)
-    _say_applied(outcomes, output, dry_run)
-
-
-def _say_applied(
-    outcomes: Sequence[apply_manifests.Outcome], output: Output, dry_run: bool
-) -> None:
-    for outcome in outcomes:
-        facts = {
-            "kind": KINDS[outcome.step.kind],
-            "name": outcome.step.name,
-            "change": outcome.step.change.value,
-            "unreached_partitions": list(outcome.unreached),
-            "dry_run": dry_run,
-        }
-        printing.result(facts, _told(outcome) + (" (dry run)" if dry_run else ""), output)
-
-
-def _apply_to_cluster(
-    kubectl: Kubectl, files: Sequence[Path], wait_s: float, output: Output, dry_run: bool
-) -> None:
-    for line in apply_and_wait.apply(kubectl, files, dry_run=dry_run):
-        (printing.note if output.structured else printing.line)(line)
-    if not wait_s or dry_run:
-        return
-    found = apply_and_wait.wait(kubectl, files, wait_s)
-    for each in found:
-        if output.structured or each.ready:
-            printing.result(asdict(each), str(each), output)
-    apply_and_wait.check(found)
-
-
-def _told(outcome: apply_manifests.Outcome) -> str:
-    text = f"{outcome.step.kind} {outcome.step.name!r}: {outcome.step.change}"
-    if outcome.step.change is apply_manifests.Change.KEPT:
-        text += " (in none of these manifests)"
-    return text + lagging(outcome.unreached)
 
 
 def lagging(partitions: Sequence[int]) -> str:
@@ -151,12 +104,8 @@ def lagging(partitions: Sequence[int]) -> str:
 def create_queue(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the queue.")],
-    partitioned: Annotated[
-        bool, typer.Option("--partitioned", help="Spread over all partitions; cannot be changed.")
-    ] = False,
-    detect_duplicates: Annotated[
-        bool, typer.Option("--detect-duplicates", help="Use MessageId; cannot be changed.")
-    ] = False,
+    partitioned: Partitioned = False,
+    detect_duplicates: DetectDuplicates = False,
     requires_session: Annotated[
         bool, typer.Option("--requires-session", help="Require sessions; cannot be changed.")
     ] = False,
@@ -169,9 +118,7 @@ def create_queue(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a queue without a manifest."""
-    given = list(fields or ())
-    given += ["enablePartitioning=true"] if partitioned else []
-    given += ["requiresDuplicateDetection=true"] if detect_duplicates else []
+    given = [*(fields or ()), *_chosen(partitioned, detect_duplicates)]
     given += ["requiresSession=true"] if requires_session else []
     if context.obj.cluster is not None:
         raise UsageError(
@@ -179,52 +126,116 @@ def create_queue(
             "bendybus apply -f FILE."
         )
     with connected(context) as bus:
-        wanted = manifests.description(name, given, bus.namespace_settings())
-        missing = []
-        if dry_run:
-            dry_runs.create_queue_or_topic(bus, name)
-        else:
-            answer = bus.create_by_hand(name, wanted, migrated=migrated)
-            missing = [each.partition for each in answer.outcomes if not each.done]
-    facts = {"kind": "Queue", "name": name, "change": "created", "dry_run": dry_run}
-    tail = " (dry run)" if dry_run else lagging(missing)
-    sentence = f"queue {name!r}: created{tail}"
-    printing.result({**facts, "unreached_partitions": missing}, sentence, output)
+        setting_texts.check_name(name)
+        answer = _create(bus, name, QueueDescription(), given, dry_run, migrated=migrated)
+    say_created("Queue", name, answer, output)
+
+
+@create_app.command("topic")
+def create_topic(
+    context: typer.Context,
+    name: NewName,
+    partitioned: Partitioned = False,
+    detect_duplicates: DetectDuplicates = False,
+    fields: Fields = None,
+    migrated: Migrated = False,
+    dry_run: DryRun = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a topic without a manifest."""
+    refuse_on_a_cluster(context, "create topic")
+    given = [*(fields or ()), *_chosen(partitioned, detect_duplicates)]
+    with connected(context) as bus:
+        answer = _create(bus, name, TopicDescription(), given, dry_run, migrated=migrated)
+    say_created("Topic", name, answer, output)
+
+
+@create_app.command("subscription")
+def create_subscription(
+    context: typer.Context,
+    topic: TopicName,
+    name: NewSubscription,
+    fields: Fields = None,
+    dry_run: DryRun = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a subscription of a topic without a manifest."""
+    refuse_on_a_cluster(context, "create subscription")
+    path = subscription_name.compose(topic, name)
+    with connected(context) as bus:
+        answer = _create(bus, path, SubscriptionDescription(), fields or (), dry_run)
+    say_created("Subscription", path, answer, output)
+
+
+def _chosen(partitioned: bool, detect_duplicates: bool) -> Iterator[str]:
+    if partitioned:
+        yield "enablePartitioning=true"
+    if detect_duplicates:
+        yield "requiresDuplicateDetection=true"
+
+
+def _create(
+    bus: Management,
+    name: str,
+    default: Description,
+    given: Sequence[str],
+    dry_run: bool,
+    **options: bool,
+) -> Any:
+    """Create an entity; return the answer, None of a dry run."""
+    wanted = setting_texts.description(default, given, bus.namespace_settings())
+    if dry_run:
+        dry_runs.create(bus, wanted.kind, name)
+        return None
+    return bus.create(name, wanted, **options)
 
 
 @describe_app.command("queue")
 def describe_queue(
-    context: typer.Context,
-    name: QueueName,
-    output: OutputOption = Output.TABLE,
+    context: typer.Context, name: QueueName, output: OutputOption = Output.TABLE
 ) -> None:
     """Show a queue: its settings, and its share on each partition."""
     with connected(context) as bus:
-        queue = bus.queue(name)
+        queue = bus.entity(EntityKind.QUEUE, name)
         away = _away(bus, queue) if not output.structured else []
-    facts = queue_views.as_json(queue)
+    entity_views.describe(queue, (), output)
     if output.structured:
-        printing.structured(facts, output)
         return
-    rows: list[tuple[str, object]] = [
-        ("name", queue.name),
-        ("origin", facts["origin"]),
-        *([("state", EntityState.ORPHANED.value)] if queue.orphaned else []),
-        ("partitions", queue.partition_count),
-        ("homePartition", facts["homePartition"]),
-        ("availability", facts["availabilityStatus"]),
-        ("size", printing.size(queue.runtime.size_in_bytes)),
-        *facts["spec"].items(),
-    ]
-    printing.table(("FIELD", Column("VALUE", wrap=20)), rows)
-    printing.line("")
-    columns = ("PARTITION", "REACHABLE", "ACTIVE", "DEADLETTER", "SCHEDULED", "DEFERRED", "SIZE")
-    printing.table(columns, (queue_views.share(each) for each in queue.runtime.partitions))
     for sentence in ["", *away] if away else ():
         printing.line(sentence)
     if queue.orphaned:
         printing.line("")
         printing.line(_ORPHANED.format(name=queue.name))
+
+
+@describe_app.command("topic")
+def describe_topic(
+    context: typer.Context, name: TopicName, output: OutputOption = Output.TABLE
+) -> None:
+    """Show a topic: its settings, and its share on each partition."""
+    with connected(context) as bus:
+        found = bus.entity(EntityKind.TOPIC, name)
+    extra = (
+        ("subscriptions", found.subscription_count),
+        ("SQL filters", found.sql_filter_count),
+        ("other filters", found.correlation_filter_count),
+    )
+    entity_views.describe(found, extra, output)
+
+
+@describe_app.command("subscription")
+def describe_subscription(
+    context: typer.Context, topic: TopicName, name: Name, output: OutputOption = Output.TABLE
+) -> None:
+    """Show a subscription: its settings, and its share on each partition."""
+    path = subscription_name.compose(topic, name)
+    with connected(context) as bus:
+        found = bus.entity(EntityKind.SUBSCRIPTION, path)
+    rules = entities.description_from_proto(found.description).rules
+    entity_views.describe(found, (("topic", found.topic_name), ("rules", len(rules))), output)
+    if not output.structured:
+        printing.line("")
+        rule_views.table(rules)
 
 
 def _away(bus: Management, queue: pb.Queue) -> list[str]:
@@ -241,30 +252,89 @@ def _away(bus: Management, queue: pb.Queue) -> list[str]:
 
 @delete_app.command("queue")
 def delete_queue(
-    context: typer.Context,
-    name: QueueName,
-    yes: Yes = False,
-    dry_run: DryRun = False,
+    context: typer.Context, name: QueueName, yes: Yes = False, dry_run: DryRun = False
 ) -> None:
     """Delete a queue and every message in it; of an orphaned one, this is the purge."""
     with connected(context) as bus:
-        queue = bus.queue(name)
+        queue = bus.entity(EntityKind.QUEUE, name)
         if context.obj.cluster is not None and not queue.orphaned:
             _refuse_to_undo_a_manifest(queue)
-        counts = queue.runtime.count_details
-        # Of every kind: what is not said here goes unseen. Locked ones are among the active.
-        held = counts.active_message_count + counts.dead_letter_message_count
-        held += counts.deferred_message_count + counts.scheduled_message_count
-        if dry_run:
-            done = "purged" if queue.orphaned else "deleted"
-            printing.line(f"queue {queue.name!r}: would be {done}, with its {held} messages")
-            return
-        what = "Purge orphaned queue" if queue.orphaned else "Delete queue"
-        confirm(f"{what} {queue.name!r} and its {held} messages?", yes)
-        answer = bus.delete(queue)
-    missing = [each.partition for each in answer.outcomes if not each.done]
-    done = "purged" if queue.orphaned else "deleted"
-    printing.line(f"queue {queue.name!r}: {done}{lagging(missing)}")
+        done = "purged" if queue.orphaned else "deleted"
+        ask = f"{'Purge orphaned' if queue.orphaned else 'Delete'} queue {queue.name!r} and"
+        _delete(bus, queue, f"its {_held(queue)} messages", yes, dry_run, ask=ask, done=done)
+
+
+@delete_app.command("topic")
+def delete_topic(
+    context: typer.Context, name: TopicName, yes: Yes = False, dry_run: DryRun = False
+) -> None:
+    """Delete a topic, its subscriptions and every message in them."""
+    refuse_on_a_cluster(context, "delete topic")
+    with connected(context) as bus:
+        found = bus.entity(EntityKind.TOPIC, name)
+        within = bus.listed(EntityKind.SUBSCRIPTION, found.name, orphaned=True)
+        held = _held(found) + sum(map(_held, within))
+        with_all = f"its {len(within)} subscriptions and their {held} messages"
+        _delete(bus, found, with_all, yes, dry_run, ask=f"Delete topic {found.name!r},")
+
+
+@delete_app.command("subscription")
+def delete_subscription(
+    context: typer.Context, topic: TopicName, name: Name, yes: Yes = False, dry_run: DryRun = False
+) -> None:
+    """Delete a subscription and every message in it."""
+    refuse_on_a_cluster(context, "delete subscription")
+    with connected(context) as bus:
+        found = bus.entity(EntityKind.SUBSCRIPTION, subscription_name.compose(topic, name))
+        _delete(bus, found, f"its {_held(found)} messages", yes, dry_run)
+
+
+def _delete(
+    bus: Management,
+    found: Any,
+    with_all: str,
+    yes: bool,
+    dry_run: bool,
+    *,
+    ask: str = "",
+    done: str = "deleted",
+) -> None:
+    """Delete an entity; `with_all`: what goes with it, `ask`: the question up to that."""
+    what = f"{entities.kind_of(found)} {entities.name_of(found)!r}"
+    if dry_run:
+        printing.line(f"{what}: would be {done}, with {with_all}")
+        return
+    confirm(f"{ask or f'Delete {what} and'} {with_all}?", yes)
+    printing.line(f"{what}: {done}{lagging(missing(bus.delete(found)))}")
+
+
+def _held(found: Any) -> int:
+    """Return how many messages an entity holds, of every kind; locked ones are among the active."""
+    counts = found.runtime.count_details
+    held = counts.active_message_count + counts.dead_letter_message_count
+    return int(held + counts.deferred_message_count + counts.scheduled_message_count)
+
+
+def say_created(kind: str, name: str, answer: Any, output: Output) -> None:
+    """Print what was made; no answer: a dry run."""
+    away = missing(answer) if answer is not None else []
+    facts = {"kind": kind, "name": name, "change": "created", "dry_run": answer is None}
+    tail = " (dry run)" if answer is None else lagging(away)
+    sentence = f"{kind.lower()} {name!r}: created{tail}"
+    printing.result({**facts, "unreached_partitions": away}, sentence, output)
+
+
+def missing(answer: Any) -> list[int]:
+    """Return the partitions that a change has not reached."""
+    return [each.partition for each in answer.outcomes if not each.done]
+
+
+def refuse_on_a_cluster(context: typer.Context, command: str) -> None:
+    """Raise UsageError for a command that needs the port for clients."""
+    if context.obj.cluster is not None:
+        raise UsageError(
+            f"{command}: not supported on a cluster yet. Connect with --connection-string."
+        )
 
 
 def _refuse_to_undo_a_manifest(queue: pb.Queue) -> None:

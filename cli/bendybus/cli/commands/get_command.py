@@ -7,13 +7,19 @@ from typing import Annotated, Final
 import typer
 
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import completion, rule_commands, topic_commands
+from bendybus.cli.commands import completion, rule_commands
 from bendybus.cli.commands.entity_commands import connected
 from bendybus.cli.errors import UsageError
-from bendybus.cli.output import printing, queue_views
+from bendybus.cli.output import entity_views, printing
 from bendybus.cli.output.printing import Output, OutputOption
+from bendybus.domain import subscription_name
+from bendybus.domain.entity_kind import EntityKind
 
-_QUEUE_WORDS: Final = ("queue", "queues", "q", "bq")
+_WORDS: Final = {
+    EntityKind.QUEUE: ("queue", "queues", "q", "bq"),
+    EntityKind.TOPIC: ("topic", "topics"),
+    EntityKind.SUBSCRIPTION: ("subscription", "subscriptions", "sub", "subs"),
+}
 
 
 def get(
@@ -51,23 +57,13 @@ def get(
     ] = 2.0,
 ) -> None:
     """List the queues, topics or subscriptions of a bus with their counts, or rules."""
-    if what.lower() in (*topic_commands.TOPIC_WORDS, *topic_commands.SUBSCRIPTION_WORDS):
-        shown = partial(
-            topic_commands.show,
-            what=what.lower(),
-            name=name,
-            within=within,
-            output=output,
-            orphaned=everything,
-        )
-    elif what.lower() in rule_commands.WORDS:
+    word = what.lower()
+    if word in rule_commands.WORDS:
         shown = partial(rule_commands.show, topic=name, subscription=within, output=output)
     else:
-        shown = partial(_show_queues, what=what, name=name, output=output, orphaned=everything)
-        if within:
-            raise UsageError(f"get takes one name of a queue (got {within!r}, too).")
-        if name and what.lower() not in _QUEUE_WORDS:
-            raise UsageError(f"Give one name: get {what}, or get queue {what} (got {name!r}, too).")
+        kind = next((kind for kind, words in _WORDS.items() if word in words), EntityKind.QUEUE)
+        name = _name(kind, what, name, within)
+        shown = partial(_show, kind, name, within, output=output, orphaned=everything)
     with connected(context) as bus:
         while True:
             if watch and not output.structured:
@@ -78,10 +74,32 @@ def get(
             time.sleep(interval)
 
 
-def _show_queues(bus: Management, *, what: str, name: str, output: Output, orphaned: bool) -> None:
-    what = name or what
-    if name or what.lower() not in _QUEUE_WORDS:
-        queues = [bus.queue(what)]
+def _name(kind: EntityKind, what: str, name: str, within: str) -> str:
+    """Return the name that is asked for. Raises UsageError for more names than a kind has."""
+    if within and kind is EntityKind.TOPIC:
+        raise UsageError(f"get topic takes one name (got {within!r}, too).")
+    if kind is not EntityKind.QUEUE:
+        return name
+    if within:
+        raise UsageError(f"get takes one name of a queue (got {within!r}, too).")
+    if what.lower() in _WORDS[kind]:
+        return name
+    if name:
+        raise UsageError(f"Give one name: get {what}, or get queue {what} (got {name!r}, too).")
+    return what
+
+
+def _show(
+    kind: EntityKind, name: str, within: str, bus: Management, *, output: Output, orphaned: bool
+) -> None:
+    if kind is EntityKind.SUBSCRIPTION and within:
+        found = [bus.entity(kind, subscription_name.compose(name, within))]
+    elif kind is EntityKind.SUBSCRIPTION and not name:
+        topics = bus.listed(EntityKind.TOPIC, runtime=False, orphaned=True)
+        of_each = (bus.subscriptions_of_listed(each.name, orphaned=orphaned) for each in topics)
+        found = [each for of_topic in of_each for each in of_topic]
+    elif kind is EntityKind.SUBSCRIPTION or not name:
+        found = bus.listed(kind, name, orphaned=orphaned)
     else:
-        queues = bus.queues(runtime=True, orphaned=orphaned)
-    queue_views.show(queues, output)
+        found = [bus.entity(kind, name)]
+    entity_views.show(kind, found, output)

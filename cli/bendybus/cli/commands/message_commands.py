@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import bus_choice, topics
+from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import entity_commands
 from bendybus.cli.commands.entity_commands import SourceName
@@ -197,7 +197,7 @@ def _would_purge(
     if (dead_letters or undelivered) and set(states) != set(PurgedState):
         raise UsageError("--dry-run: dead letters are not counted by state. Leave out --state.")
     with entity_commands.connected(context) as bus:
-        counts = topics.held_in(bus, name).runtime.count_details
+        counts = bus.holding(name).runtime.count_details
     if undelivered:
         return counts.transfer_dead_letter_message_count
     if dead_letters:
@@ -289,7 +289,7 @@ def _detects_duplicates(context: typer.Context, queue: str) -> bool:
     with bus_choice.target(context.obj) as target:
         try:
             with Management(target.connection_string, ca_file=target.ca_file) as bus:
-                return topics.detects_duplicates(bus, queue)
+                return bus.detects_duplicates(queue)
         except Unauthorized:
             return True
 

@@ -5,16 +5,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import dry_runs, topics
+from bendybus.cli.bus import dry_runs, rules
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import completion, entity_commands, topic_commands
-from bendybus.cli.commands.entity_commands import DryRun, Yes
-from bendybus.cli.commands.topic_commands import Name, TopicName
+from bendybus.cli.commands import completion, entity_commands
+from bendybus.cli.commands.entity_commands import DryRun, Name, TopicName, Yes
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, rule_views
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.domain.errors import BusError
-from bendybus.domain.filters import rule as rules
+from bendybus.domain.filters import rule as rule_domain
 from bendybus.domain.filters.rule import (
     CorrelationFilter,
     FalseFilter,
@@ -33,7 +32,7 @@ RuleName = Annotated[
     ),
 ]
 NewRule = Annotated[str, typer.Argument(help="Name of the rule within its subscription.")]
-_FIELDS: Final = {name.replace("_", "-"): name for name in rules.SYSTEM_PROPERTIES}
+_FIELDS: Final = {name.replace("_", "-"): name for name in rule_domain.SYSTEM_PROPERTIES}
 # Other spellings: as in filters, and as `send --property` has them.
 _SPELLINGS: Final = {name.replace("-", ""): name for name in _FIELDS} | {"subject": "label"}
 
@@ -58,14 +57,14 @@ def create_rule(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a rule of a subscription; without a filter, it takes every message."""
-    topic_commands.refuse_on_a_cluster(context, "create rule")
+    entity_commands.refuse_on_a_cluster(context, "create rule")
     wanted = Rule(
         rule,
         wanted_filter(sql, equal or (), nothing=nothing),
         None if action is None else SqlRuleAction(_text("--action", action)),
     )
     try:
-        rules.check(wanted, partitioned=False)
+        rule_domain.check(wanted, partitioned=False)
     except BusError as error:
         raise UsageError(error.message) from error
     with entity_commands.connected(context) as bus:
@@ -73,8 +72,8 @@ def create_rule(
         if dry_run:
             dry_runs.create_rule(bus, topic, subscription, wanted)
         else:
-            answer = topics.create_rule(bus, topic, subscription, wanted)
-    topic_commands.say_created("Rule", rule, answer, output)
+            answer = rules.create(bus, topic, subscription, wanted)
+    entity_commands.say_created("Rule", rule, answer, output)
 
 
 @entity_commands.describe_app.command("rule")
@@ -87,7 +86,7 @@ def describe_rule(
 ) -> None:
     """Show a rule: its filter and its action."""
     with entity_commands.connected(context) as bus:
-        found = topics.rule(bus, topic, subscription, rule)
+        found = rules.find(bus, topic, subscription, rule)
     rule_views.show([found], output)
 
 
@@ -101,16 +100,16 @@ def delete_rule(
     dry_run: DryRun = False,
 ) -> None:
     """Delete a rule; messages that its subscription has stay."""
-    topic_commands.refuse_on_a_cluster(context, "delete rule")
+    entity_commands.refuse_on_a_cluster(context, "delete rule")
     with entity_commands.connected(context) as bus:
-        found = topics.rule(bus, topic, subscription, rule)
+        found = rules.find(bus, topic, subscription, rule)
         what = f"rule {found.name!r}"
         if dry_run:
             printing.line(f"{what}: would be deleted")
             return
         entity_commands.confirm(f"Delete {what}?", yes)
-        answer: Any = topics.delete_rule(bus, topic, subscription, found.name)
-    lagging = entity_commands.lagging(topic_commands.missing(answer))
+        answer: Any = rules.delete(bus, topic, subscription, found.name)
+    lagging = entity_commands.lagging(entity_commands.missing(answer))
     printing.line(f"{what}: deleted{lagging}")
 
 
@@ -118,7 +117,7 @@ def show(bus: Management, *, topic: str, subscription: str, output: Output) -> N
     """Print the rules of a subscription for `get`."""
     if not subscription:
         raise UsageError("get rules needs a topic and a subscription: get rules TOPIC NAME.")
-    rule_views.show(topics.rules(bus, topic, subscription), output)
+    rule_views.show(rules.listed(bus, topic, subscription), output)
 
 
 def wanted_filter(sql: str | None, equal: Sequence[str], *, nothing: bool) -> Filter:

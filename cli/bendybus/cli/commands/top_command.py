@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import bus_choice, topics, traffic
+from bendybus.cli.bus import bus_choice, traffic
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.traffic import Counters, Rates
@@ -20,7 +20,8 @@ from bendybus.cli.local import control
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
-from bendybus.domain import subscription_name
+from bendybus.crds.bundle import KINDS
+from bendybus.wire import entities
 
 _METRICS_S: Final = 2.0
 _COLUMNS: Final = (
@@ -117,16 +118,11 @@ def _as_json(row: Row) -> dict[str, Any]:
 
 
 def _rows(bus: Management, rates: dict[str, Rates] | None) -> list[Row]:
-    found = [_row("Queue", each.name, each, rates) for each in bus.queues(runtime=True)]
-    for topic in topics.topics(bus):
-        found.append(_row("Topic", topic.name, topic, rates))
-        for each in topics.subscriptions_of_listed(bus, topic.name):
-            name = subscription_name.compose(topic.name, each.name)
-            found.append(_row("Subscription", name, each, rates))
-    return found
+    return [_row(each, rates) for each in bus.everything()]
 
 
-def _row(kind: str, name: str, entity: Any, rates: dict[str, Rates] | None) -> Row:
+def _row(entity: Any, rates: dict[str, Rates] | None) -> Row:
+    kind, name = KINDS[entities.kind_of(entity)], entities.name_of(entity)
     counts = entity.runtime.count_details
     moved = None if rates is None else rates.get(name.lower(), Rates())
     if not any(part.reachable for part in entity.runtime.partitions):

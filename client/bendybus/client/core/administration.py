@@ -1,5 +1,6 @@
 """What the administration clients of both surfaces share: their connection and their spans."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -8,27 +9,11 @@ from bendybus.client.core.shared_connection import SharedConnection
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.entities import requests
 from bendybus.client.entities.models import ApiVersion
-from bendybus.v1 import management_pb2, receiver_pb2
 
-# The names of the operations in spans.
+# Names of operations in spans that differ from those of their requests.
 _NAMES: Final = {
-    management_pb2.CreateQueueRequest: "create_queue",
-    management_pb2.UpdateQueueRequest: "update_queue",
-    management_pb2.DeleteQueueRequest: "delete_queue",
-    management_pb2.GetQueueRequest: "get_queue",
-    management_pb2.ListQueuesRequest: "list_queues",
-    management_pb2.CreateTopicRequest: "create_topic",
-    management_pb2.UpdateTopicRequest: "update_topic",
-    management_pb2.DeleteTopicRequest: "delete_topic",
-    management_pb2.GetTopicRequest: "get_topic",
-    management_pb2.ListTopicsRequest: "list_topics",
-    management_pb2.CreateSubscriptionRequest: "create_subscription",
-    management_pb2.UpdateSubscriptionRequest: "update_subscription",
-    management_pb2.DeleteSubscriptionRequest: "delete_subscription",
-    management_pb2.GetSubscriptionRequest: "get_subscription",
-    management_pb2.ListSubscriptionsRequest: "list_subscriptions",
-    management_pb2.GetNamespaceRequest: "get_namespace_properties",
-    receiver_pb2.ListSessionCountsRequest: "list_sessions_runtime_properties",
+    "GetNamespace": "get_namespace_properties",
+    "ListSessionCounts": "list_sessions_runtime_properties",
 }
 
 
@@ -64,7 +49,9 @@ class BaseAdministrationClient:
         found = tracing.of(self._shared.settings.tracing, self._shared.settings.target)
         if found is None:
             return tracing.NO_OPERATION
-        return found.managing(requests.path_of(request), _NAMES[type(request)])
+        name = type(request).__name__.removesuffix("Request")
+        words = re.sub(r"\B([A-Z])", r"_\1", name).lower()
+        return found.managing(requests.path_of(request), _NAMES.get(name, words))
 
     @classmethod
     def _from_connection_string(cls, conn_str: str, options: Mapping[str, Any]) -> Any:

@@ -18,39 +18,26 @@ from bendybus.client.entities.models import (
 )
 from bendybus.client.entities.runtime import AVAILABILITY
 from bendybus.client.exceptions import HttpResponseError, from_management_error
-from bendybus.domain import durations, limits
+from bendybus.domain import durations, entity_settings, limits
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument, InvalidOperation
+from bendybus.domain.setting import Setting, SettingType
 from bendybus.v1 import management_pb2
 
-_DURATIONS: Final = (
-    "lock_duration",
-    "default_message_time_to_live",
-    "auto_delete_on_idle",
-    "duplicate_detection_history_time_window",
-)
-_PLAIN: Final = (
-    "dead_lettering_on_message_expiration",
-    "dead_lettering_on_filter_evaluation_exceptions",
-    "enable_partitioning",
-    "max_delivery_count",
-    "max_message_size_in_kilobytes",
-    "max_size_in_megabytes",
-    "requires_duplicate_detection",
-    "requires_session",
-    "forward_to",
-    "forward_dead_lettered_messages_to",
-    "user_metadata",
-)
-# "" on the wire is None here.
-_OPTIONAL: Final = ("forward_to", "forward_dead_lettered_messages_to", "user_metadata")
-# Properties of an entity by the message that describes it; some are read-only.
-_PROPERTIES: Final = {
-    description: frozenset(inspect.signature(model).parameters)
-    for description, model in (
-        (management_pb2.QueueDescription, QueueProperties),
-        (management_pb2.TopicDescription, TopicProperties),
-        (management_pb2.SubscriptionDescription, SubscriptionProperties),
-    )
+# By kind: the message that describes an entity, and its properties; some of these are read-only.
+_TYPES: Final[Mapping[EntityKind, tuple[type[Any], type[Any]]]] = {
+    EntityKind.QUEUE: (management_pb2.QueueDescription, QueueProperties),
+    EntityKind.TOPIC: (management_pb2.TopicDescription, TopicProperties),
+    EntityKind.SUBSCRIPTION: (management_pb2.SubscriptionDescription, SubscriptionProperties),
+}
+# Those of azure-servicebus. Settings that it does not have are attributes and options as well.
+_PARAMETERS: Final = {
+    kind: frozenset(inspect.signature(model).parameters) for kind, (_, model) in _TYPES.items()
+}
+# Rules have calls of their own.
+_SETTINGS: Final = {
+    kind: tuple(each for each in settings if each.type is not SettingType.RULES)
+    for kind, settings in entity_settings.BY_KIND.items()
 }
 _NOT_SUPPORTED: Final = {
     "authorization_rules": "authorization rules",
@@ -75,8 +62,8 @@ _STATUSES: Final = {
 _STATUS_NAMES: Final = {wire: status for status, wire in _STATUSES.items()}
 
 
-def to_description(given: Mapping[str, Any], described: type[Any]) -> Any:
-    """Return the description with the fields that are set, as a message of this type.
+def to_description(given: Mapping[str, Any], kind: EntityKind) -> Any:
+    """Return the description of a kind with the settings that are given.
 
     Raises, as azure-servicebus does, InvalidArgumentError (a ValueError) for a text that is no
     number or duration, and HttpResponseError for what the service would refuse.
@@ -86,69 +73,68 @@ def to_description(given: Mapping[str, Any], described: type[Any]) -> Any:
             raise from_management_error(
                 InvalidOperation(f"{what.capitalize()} are not supported by Bendybus yet.")
             )
-    made = described()
-    fields = described.DESCRIPTOR.fields_by_name
-    for name in _PLAIN:
-        if name in fields and given.get(name) is not None:
-            _assign(made, name, given[name])
-    for name in _DURATIONS:
-        if f"{name}_ms" in fields and given.get(name) is not None:
-            setattr(made, f"{name}_ms", _milliseconds(name, given[name]))
-    if given.get("status") is not None:
-        made.status = _status(given["status"])
+    made = _TYPES[kind][0]()
+    for setting in _SETTINGS[kind]:
+        value = given.get(setting.attribute)
+        if value is not None:
+            _assign(made, setting, value)
     return made
 
 
 def to_properties(queue: management_pb2.Queue) -> QueueProperties:
     """Return the model of a queue."""
-    return QueueProperties(
-        queue.name, authorization_rules=[], enable_express=False, **_properties(queue)
-    )
+    own = {"authorization_rules": [], "enable_express": False}
+    made: QueueProperties = _model(EntityKind.QUEUE, queue, own)
+    return made
 
 
 def to_topic(topic: management_pb2.Topic) -> TopicProperties:
     """Return the model of a topic."""
-    return TopicProperties(
-        topic.name,
-        authorization_rules=[],
-        enable_express=False,
-        filtering_messages_before_publishing=False,
-        size_in_bytes=topic.runtime.size_in_bytes,
-        support_ordering=True,
-        **_properties(topic),
-    )
+    own = {
+        "authorization_rules": [],
+        "enable_express": False,
+        "filtering_messages_before_publishing": False,
+        "size_in_bytes": topic.runtime.size_in_bytes,
+        "support_ordering": True,
+    }
+    made: TopicProperties = _model(EntityKind.TOPIC, topic, own)
+    return made
 
 
 def to_subscription(subscription: management_pb2.Subscription) -> SubscriptionProperties:
     """Return the model of a subscription; its name is that within its topic."""
-    return SubscriptionProperties(subscription.name, **_properties(subscription))
+    made: SubscriptionProperties = _model(EntityKind.SUBSCRIPTION, subscription, {})
+    return made
 
 
-def _properties(entity: Any) -> dict[str, Any]:
-    """Return the properties that entities of every kind have, and those of its description."""
-    description = entity.description
-    fields = description.DESCRIPTOR.fields_by_name
-    values = {name: getattr(description, name) for name in _PLAIN if name in fields}
-    for name in _DURATIONS:
-        if f"{name}_ms" not in fields:
-            continue
-        milliseconds = getattr(description, f"{name}_ms")
-        endless = limits.TIME_TO_LIVE_MS_MAX if milliseconds < 0 else milliseconds
-        values[name] = timedelta(milliseconds=endless)
-    if "max_size_in_megabytes" in values:
+def _model(kind: EntityKind, entity: Any, own: Mapping[str, Any]) -> Any:
+    """Return the model of an entity: its settings, what every kind has, and its `own` values."""
+    values = {
+        **own,
+        **{each.attribute: _shown(each, entity.description) for each in _SETTINGS[kind]},
+        "availability_status": AVAILABILITY.get(
+            entity.runtime.availability_status, EntityAvailabilityStatus.UNKNOWN
+        ),
+        "enable_batched_operations": True,
+    }
+    if kind is not EntityKind.SUBSCRIPTION and entity.reported_size_in_megabytes:
         # A bus before 0.7 does not say what is reported.
-        values["max_size_in_megabytes"] = (
-            entity.reported_size_in_megabytes or description.max_size_in_megabytes
-        )
-    for name in _OPTIONAL:
-        if name in values:
-            values[name] = values[name] or None
-    values["availability_status"] = AVAILABILITY.get(
-        entity.runtime.availability_status, EntityAvailabilityStatus.UNKNOWN
-    )
-    values["enable_batched_operations"] = True
-    values["status"] = _STATUS_NAMES.get(description.status, EntityStatus.UNKNOWN)
-    return values
+        values["max_size_in_megabytes"] = entity.reported_size_in_megabytes
+    more = {name: values.pop(name) for name in values.keys() - _PARAMETERS[kind]}
+    made = _TYPES[kind][1](entity.name, **values)
+    made.update(more)
+    return made
+
+
+def _shown(setting: Setting, description: Any) -> Any:
+    """Return the value of a setting as models have it."""
+    value = getattr(description, setting.name)
+    if setting.type is SettingType.DURATION:
+        return timedelta(milliseconds=limits.TIME_TO_LIVE_MS_MAX if value < 0 else value)
+    if setting.type is SettingType.STATUS:
+        return _STATUS_NAMES.get(value, EntityStatus.UNKNOWN)
+    # "" on the wire is None here.
+    return value or None if setting.is_text else value
 
 
 def to_namespace(response: management_pb2.GetNamespaceResponse) -> NamespaceProperties:
@@ -178,19 +164,16 @@ def to_namespace(response: management_pb2.GetNamespaceResponse) -> NamespaceProp
     return made
 
 
-def check_names(given: Mapping[str, Any], described: type[Any]) -> None:
+def check_names(given: Mapping[str, Any], kind: EntityKind) -> None:
     """Raise TypeError for a name that is neither a property nor an option."""
-    for name in given.keys() - _OPTIONS - _PROPERTIES[described]:
-        kind = described.DESCRIPTOR.name.removesuffix("Description").lower()
+    known = {*_OPTIONS, *_PARAMETERS[kind], *(each.attribute for each in _SETTINGS[kind])}
+    for name in given.keys() - known:
         raise TypeError(f"{name!r} is neither a property of a {kind} nor an option of this call")
 
 
-def update_of(
-    properties: Any, overrides: Mapping[str, Any], described: type[Any]
-) -> tuple[str, Any]:
+def update_of(properties: Any, overrides: Mapping[str, Any], kind: EntityKind) -> tuple[str, Any]:
     """Return (name, description) that an update leads to, with `overrides`."""
-    check_names(overrides, described)
-    kind = described.DESCRIPTOR.name.removesuffix("Description").lower()
+    check_names(overrides, kind)
     if not hasattr(properties, "items"):
         raise TypeError(
             f"{kind}: must be its properties, or a mapping with them "
@@ -200,15 +183,20 @@ def update_of(
     name = given.get("name")
     if not name:
         raise TypeError(f"{kind}: its `name` is required")
-    return arguments.text("name", name), to_description(given, described)
+    return arguments.text("name", name), to_description(given, kind)
 
 
-def _assign(made: Any, name: str, value: Any) -> None:
+def _assign(made: Any, setting: Setting, value: Any) -> None:
+    name = setting.attribute
+    if setting.type is SettingType.DURATION:
+        value = _milliseconds(name, value)
+    elif setting.type is SettingType.STATUS:
+        value = _status(value)
     try:
-        setattr(made, name, value)
+        setattr(made, setting.name, value)
     except (TypeError, ValueError) as exc:
         sentence = f"invalid value {value!a:.100}: {exc}"
-        if isinstance(value, str) and isinstance(getattr(made, name), (int, str)):
+        if isinstance(value, str) and isinstance(getattr(made, setting.name), (int, str)):
             raise arguments.invalid(name, sentence) from None
         raise _refused(name, sentence) from None
 

@@ -1,5 +1,6 @@
 """The models of administration clients, with the attribute names of azure-servicebus."""
 
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -178,172 +179,93 @@ class CorrelationRuleFilter:
         self.properties = properties
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class QueueProperties(MappingMixin):
     """The properties of a queue. Durations are timedelta or ISO-8601 text."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        authorization_rules: list[AuthorizationRule] | None,
-        auto_delete_on_idle: timedelta | str | None,
-        dead_lettering_on_message_expiration: bool | None,
-        default_message_time_to_live: timedelta | str | None,
-        duplicate_detection_history_time_window: timedelta | str | None,
-        availability_status: str | None,
-        enable_batched_operations: bool | None,
-        enable_express: bool | None,
-        enable_partitioning: bool | None,
-        lock_duration: timedelta | str | None,
-        max_delivery_count: int | None,
-        max_size_in_megabytes: int | None,
-        requires_duplicate_detection: bool | None,
-        requires_session: bool | None,
-        status: str | None,
-        forward_to: str | None,
-        user_metadata: str | None,
-        forward_dead_lettered_messages_to: str | None,
-        max_message_size_in_kilobytes: int | None,
-    ) -> None:
-        self.name = name
-        self.authorization_rules = authorization_rules
-        self.auto_delete_on_idle = auto_delete_on_idle
-        self.dead_lettering_on_message_expiration = dead_lettering_on_message_expiration
-        self.default_message_time_to_live = default_message_time_to_live
-        self.duplicate_detection_history_time_window = duplicate_detection_history_time_window
-        self.availability_status = availability_status
-        self.enable_batched_operations = enable_batched_operations
-        self.enable_express = enable_express
-        self.enable_partitioning = enable_partitioning
-        self.lock_duration = lock_duration
-        self.max_delivery_count = max_delivery_count
-        self.max_size_in_megabytes = max_size_in_megabytes
-        self.requires_duplicate_detection = requires_duplicate_detection
-        self.requires_session = requires_session
-        self.status = status
-        self.forward_to = forward_to
-        self.user_metadata = user_metadata
-        self.forward_dead_lettered_messages_to = forward_dead_lettered_messages_to
-        self.max_message_size_in_kilobytes = max_message_size_in_kilobytes
+    name: str = field(kw_only=False)
+    authorization_rules: list[AuthorizationRule] | None
+    auto_delete_on_idle: timedelta | str | None
+    dead_lettering_on_message_expiration: bool | None
+    default_message_time_to_live: timedelta | str | None
+    duplicate_detection_history_time_window: timedelta | str | None
+    availability_status: str | None
+    enable_batched_operations: bool | None
+    enable_express: bool | None
+    enable_partitioning: bool | None
+    lock_duration: timedelta | str | None
+    max_delivery_count: int | None
+    max_size_in_megabytes: int | None
+    requires_duplicate_detection: bool | None
+    requires_session: bool | None
+    status: str | None
+    forward_to: str | None
+    user_metadata: str | None
+    forward_dead_lettered_messages_to: str | None
+    max_message_size_in_kilobytes: int | None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TopicProperties(MappingMixin):
     """The properties of a topic. Durations are timedelta or ISO-8601 text."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        default_message_time_to_live: timedelta | str | None,
-        max_size_in_megabytes: int | None,
-        requires_duplicate_detection: bool | None,
-        duplicate_detection_history_time_window: timedelta | str | None,
-        enable_batched_operations: bool | None,
-        size_in_bytes: int | None,
-        filtering_messages_before_publishing: bool | None,
-        authorization_rules: list[AuthorizationRule] | None,
-        status: str | None,
-        support_ordering: bool | None,
-        auto_delete_on_idle: timedelta | str | None,
-        enable_partitioning: bool | None,
-        availability_status: str | None,
-        enable_express: bool | None,
-        user_metadata: str | None,
-        max_message_size_in_kilobytes: int | None,
-    ) -> None:
-        self.name = name
-        self.default_message_time_to_live = default_message_time_to_live
-        self.max_size_in_megabytes = max_size_in_megabytes
-        self.requires_duplicate_detection = requires_duplicate_detection
-        self.duplicate_detection_history_time_window = duplicate_detection_history_time_window
-        self.enable_batched_operations = enable_batched_operations
-        self.size_in_bytes = size_in_bytes
-        self.filtering_messages_before_publishing = filtering_messages_before_publishing
-        self.authorization_rules = authorization_rules
-        self.status = status
-        self.support_ordering = support_ordering
-        self.auto_delete_on_idle = auto_delete_on_idle
-        self.enable_partitioning = enable_partitioning
-        self.availability_status = availability_status
-        self.enable_express = enable_express
-        self.user_metadata = user_metadata
-        self.max_message_size_in_kilobytes = max_message_size_in_kilobytes
+    name: str = field(kw_only=False)
+    default_message_time_to_live: timedelta | str | None
+    max_size_in_megabytes: int | None
+    requires_duplicate_detection: bool | None
+    duplicate_detection_history_time_window: timedelta | str | None
+    enable_batched_operations: bool | None
+    size_in_bytes: int | None
+    filtering_messages_before_publishing: bool | None
+    authorization_rules: list[AuthorizationRule] | None
+    status: str | None
+    support_ordering: bool | None
+    auto_delete_on_idle: timedelta | str | None
+    enable_partitioning: bool | None
+    availability_status: str | None
+    enable_express: bool | None
+    user_metadata: str | None
+    max_message_size_in_kilobytes: int | None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SubscriptionProperties(MappingMixin):
     """The properties of a subscription. Durations are timedelta or ISO-8601 text."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        lock_duration: timedelta | str | None,
-        requires_session: bool | None,
-        default_message_time_to_live: timedelta | str | None,
-        dead_lettering_on_message_expiration: bool | None,
-        dead_lettering_on_filter_evaluation_exceptions: bool | None,
-        max_delivery_count: int | None,
-        enable_batched_operations: bool | None,
-        status: str | None,
-        forward_to: str | None,
-        user_metadata: str | None,
-        forward_dead_lettered_messages_to: str | None,
-        auto_delete_on_idle: timedelta | str | None,
-        availability_status: str | None,
-    ) -> None:
-        self.name = name
-        self.lock_duration = lock_duration
-        self.requires_session = requires_session
-        self.default_message_time_to_live = default_message_time_to_live
-        self.dead_lettering_on_message_expiration = dead_lettering_on_message_expiration
-        self.dead_lettering_on_filter_evaluation_exceptions = (
-            dead_lettering_on_filter_evaluation_exceptions
-        )
-        self.max_delivery_count = max_delivery_count
-        self.enable_batched_operations = enable_batched_operations
-        self.status = status
-        self.forward_to = forward_to
-        self.user_metadata = user_metadata
-        self.forward_dead_lettered_messages_to = forward_dead_lettered_messages_to
-        self.auto_delete_on_idle = auto_delete_on_idle
-        self.availability_status = availability_status
+    name: str = field(kw_only=False)
+    lock_duration: timedelta | str | None
+    requires_session: bool | None
+    default_message_time_to_live: timedelta | str | None
+    dead_lettering_on_message_expiration: bool | None
+    dead_lettering_on_filter_evaluation_exceptions: bool | None
+    max_delivery_count: int | None
+    enable_batched_operations: bool | None
+    status: str | None
+    forward_to: str | None
+    user_metadata: str | None
+    forward_dead_lettered_messages_to: str | None
+    auto_delete_on_idle: timedelta | str | None
+    availability_status: str | None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RuleProperties(MappingMixin):
     """A rule of a subscription."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        filter: CorrelationRuleFilter | SqlRuleFilter | None,
-        action: SqlRuleAction | None,
-        created_at_utc: datetime | None,
-    ) -> None:
-        self.name = name
-        self.filter = filter
-        self.action = action
-        self.created_at_utc = created_at_utc
+    name: str = field(kw_only=False)
+    filter: CorrelationRuleFilter | SqlRuleFilter | None
+    action: SqlRuleAction | None
+    created_at_utc: datetime | None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NamespaceProperties(MappingMixin):
     """The properties of a namespace."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        alias: str | None,
-        created_at_utc: datetime | None,
-        messaging_sku: str | None,
-        messaging_units: int | None,
-        modified_at_utc: datetime | None,
-        namespace_type: str | None,
-    ) -> None:
-        self.name = name
-        self.alias = alias
-        self.created_at_utc = created_at_utc
-        self.messaging_sku = messaging_sku
-        self.messaging_units = messaging_units
-        self.modified_at_utc = modified_at_utc
-        self.namespace_type = namespace_type
+    name: str = field(kw_only=False)
+    alias: str | None
+    created_at_utc: datetime | None
+    messaging_sku: str | None
+    messaging_units: int | None
+    modified_at_utc: datetime | None
+    namespace_type: str | None

@@ -1,11 +1,12 @@
 """Requests of administration clients, from the arguments of a call."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.entities import descriptions
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.v1 import management_pb2
 
 PAGE_SIZE: Final = 100
@@ -14,92 +15,35 @@ CLIENT: Final = management_pb2.ENTITY_ORIGIN_CLIENT
 Convert = Callable[[Any], Any]
 
 
-def create_queue(
-    name: str, fields: Mapping[str, Any], options: Mapping[str, Any]
-) -> management_pb2.CreateQueueRequest:
-    """Return the request that creates a queue; `options`: the `fields` that are not parameters."""
-    return management_pb2.CreateQueueRequest(
-        name=arguments.text("queue_name", name),
-        **_creation(fields, options, management_pb2.QueueDescription),
-    )
+def create(
+    kind: EntityKind, names: Sequence[Any], fields: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
+    """Return the request that creates an entity; `options`: the `fields` that are no parameters."""
+    # Its UID identifies a repeat after a lost response.
+    request = of("Create", kind, names, origin=CLIENT, uid=str(uuid.uuid4()))
+    descriptions.check_names(options, kind)
+    request.description.CopyFrom(descriptions.to_description(fields, kind))
+    return request
 
 
-def create_topic(
-    name: str, fields: Mapping[str, Any], options: Mapping[str, Any]
-) -> management_pb2.CreateTopicRequest:
-    """Return the request that creates a topic."""
-    return management_pb2.CreateTopicRequest(
-        name=arguments.text("topic_name", name),
-        **_creation(fields, options, management_pb2.TopicDescription),
-    )
+def update(
+    kind: EntityKind, topics: Sequence[Any], properties: Any, overrides: Mapping[str, Any]
+) -> Any:
+    """Return the request that updates an entity to `properties`, with `overrides`.
+
+    `topics`: the name of its topic, if it has one.
+    """
+    name, description = descriptions.update_of(properties, overrides, kind)
+    return of("Update", kind, (*topics, name), description=description, origin=CLIENT)
 
 
-def create_subscription(
-    topic: str, name: str, fields: Mapping[str, Any], options: Mapping[str, Any]
-) -> management_pb2.CreateSubscriptionRequest:
-    """Return the request that creates a subscription."""
-    return management_pb2.CreateSubscriptionRequest(
-        **_subscription(topic, name),
-        **_creation(fields, options, management_pb2.SubscriptionDescription),
-    )
-
-
-def update_queue(queue: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateQueueRequest:
-    """Return the request that updates a queue to `queue`, with `overrides`."""
-    name, description = descriptions.update_of(queue, overrides, management_pb2.QueueDescription)
-    return management_pb2.UpdateQueueRequest(name=name, description=description, origin=CLIENT)
-
-
-def update_topic(topic: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateTopicRequest:
-    """Return the request that updates a topic to `topic`, with `overrides`."""
-    name, description = descriptions.update_of(topic, overrides, management_pb2.TopicDescription)
-    return management_pb2.UpdateTopicRequest(name=name, description=description, origin=CLIENT)
-
-
-def update_subscription(
-    topic: str, subscription: Any, overrides: Mapping[str, Any]
-) -> management_pb2.UpdateSubscriptionRequest:
-    """Return the request that updates a subscription to `subscription`, with `overrides`."""
-    name, description = descriptions.update_of(
-        subscription, overrides, management_pb2.SubscriptionDescription
-    )
-    return management_pb2.UpdateSubscriptionRequest(
-        **_subscription(topic, name), description=description, origin=CLIENT
-    )
-
-
-def delete_queue(name: str) -> management_pb2.DeleteQueueRequest:
-    """Return the request that deletes a queue."""
-    return management_pb2.DeleteQueueRequest(name=arguments.text("queue_name", name), origin=CLIENT)
-
-
-def delete_topic(name: str) -> management_pb2.DeleteTopicRequest:
-    """Return the request that deletes a topic and its subscriptions."""
-    return management_pb2.DeleteTopicRequest(name=arguments.text("topic_name", name), origin=CLIENT)
-
-
-def delete_subscription(topic: str, name: str) -> management_pb2.DeleteSubscriptionRequest:
-    """Return the request that deletes a subscription."""
-    return management_pb2.DeleteSubscriptionRequest(**_subscription(topic, name), origin=CLIENT)
-
-
-def get_queue(name: str) -> management_pb2.GetQueueRequest:
-    """Return the request for a queue with its counts."""
-    return management_pb2.GetQueueRequest(
-        name=arguments.text("queue_name", name), include_runtime=True
-    )
-
-
-def get_topic(name: str) -> management_pb2.GetTopicRequest:
-    """Return the request for a topic with its counts."""
-    return management_pb2.GetTopicRequest(
-        name=arguments.text("topic_name", name), include_runtime=True
-    )
-
-
-def get_subscription(topic: str, name: str) -> management_pb2.GetSubscriptionRequest:
-    """Return the request for a subscription with its counts."""
-    return management_pb2.GetSubscriptionRequest(**_subscription(topic, name), include_runtime=True)
+def of(verb: str, kind: EntityKind, names: Sequence[Any], **fields: Any) -> Any:
+    """Return the request of a call on one entity; `names`: its own, after that of its topic."""
+    *topics, own = names
+    within = {"topic_name": topic_name(topics[0])} if topics else {}
+    name = arguments.text(f"{kind}_name", own)
+    made = getattr(management_pb2, f"{verb}{kind.capitalize()}Request")
+    return made(**within, name=name, **fields)
 
 
 def rule_of(topic: str, subscription: str, **fields: Any) -> dict[str, Any]:
@@ -111,19 +55,9 @@ def rule_of(topic: str, subscription: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def list_page(made: type[Any], token: str, *, runtime: bool, **fields: Any) -> Any:
-    """Return the request of this type for the page that `token` names, "" for the first one."""
-    return made(include_runtime=runtime, page_size=PAGE_SIZE, page_token=token, **fields)
-
-
 def topic_name(name: Any) -> str:
     """Return the name of the topic whose subscriptions are listed."""
     return arguments.text("topic_name", name)
-
-
-def page_of(convert: Convert, items: Any, response: Any) -> tuple[list[Any], str]:
-    """Return the items of a page, and the token of the next one or ""."""
-    return [convert(each) for each in items], response.next_page_token
 
 
 def path_of(request: Any) -> str | None:
@@ -132,22 +66,3 @@ def path_of(request: Any) -> str | None:
     whole = getattr(request, "entity_path", None)
     name: str | None = getattr(request, "subscription_name", getattr(request, "name", whole))
     return f"{topic}/Subscriptions/{name}" if topic and name else topic or name
-
-
-def _subscription(topic: str, name: str) -> dict[str, Any]:
-    return {
-        "topic_name": topic_name(topic),
-        "name": arguments.text("subscription_name", name),
-    }
-
-
-def _creation(
-    fields: Mapping[str, Any], options: Mapping[str, Any], described: type[Any]
-) -> dict[str, Any]:
-    descriptions.check_names(options, described)
-    return {
-        "description": descriptions.to_description(fields, described),
-        "origin": CLIENT,
-        # Identifies a repeat after a lost response.
-        "uid": str(uuid.uuid4()),
-    }

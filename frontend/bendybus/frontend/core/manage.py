@@ -16,10 +16,10 @@ from bendybus.domain import errors
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters import rule_set
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.frontend.core import fan_out
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies, Outcomes
 from bendybus.frontend.upstreams import unary_calls

@@ -10,10 +10,14 @@ from bendybus.domain.filters import rule as rule_domain
 from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.filters.rule_set import RuleAction
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.manage import PAGE_DEFAULT, PAGE_MAX, Changed
-from bendybus.frontend.listeners.entity_calls import Context, EntityCalls, outcomes_to_proto
+from bendybus.frontend.listeners.entity_calls import (
+    Context,
+    EntityCalls,
+    outcomes_to_proto,
+    rules_of,
+)
 from bendybus.v1 import management_pb2, management_pb2_grpc
 from bendybus.wire import rules, statuses
 
@@ -23,7 +27,7 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
 
     def __init__(self, front_end: FrontEnd) -> None:
         self._directory = front_end.directory
-        self._rule_calls = EntityCalls(front_end)
+        self._calls = EntityCalls(front_end)
 
     @statuses.unary
     async def CreateRule(
@@ -47,7 +51,7 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
     ) -> management_pb2.DeleteRuleResponse:
         """Delete a rule on all partitions."""
         name = _subscription(request)
-        changed = await self._rule_calls.change_rule(
+        changed = await self._calls.change_rule(
             name, request, RuleAction.DELETE, Rule(request.name)
         )
         return management_pb2.DeleteRuleResponse(outcomes=outcomes_to_proto(changed))
@@ -82,7 +86,7 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
         # Parsing takes up to a second for the longest texts: not on the event loop. The registrar
         # checks it again, on the thread of its partition; what is refused here never gets there.
         await asyncio.to_thread(rule_domain.check, rule, partitioned=subscription.partitioned)
-        changed = await self._rule_calls.change_rule(subscription.name, request, action, rule)
+        changed = await self._calls.change_rule(subscription.name, request, action, rule)
         found = rule_set.get(rules_of(changed.entity), rule.name, subscription.name)
         return changed, rules.to_proto(found)
 
@@ -93,10 +97,3 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
 def _subscription(request: Any) -> str:
     """Return the name as an entity of the subscription that a request is about."""
     return subscription_name.compose(request.topic_name, request.subscription_name)
-
-
-def rules_of(subscription: Entity) -> tuple[Rule, ...]:
-    """Return the rules of a subscription."""
-    described = subscription.description
-    assert isinstance(described, SubscriptionDescription), subscription
-    return described.rules

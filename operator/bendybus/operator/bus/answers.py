@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from bendybus.domain import limits, subscription_name
+from bendybus.domain import entity_settings, limits, subscription_name
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
@@ -58,7 +58,7 @@ _NAME_CHARS_MAX: Final = {
     EntityKind.SUBSCRIPTION: limits.ENTITY_PATH_CHARS_MAX,
 }
 UID_CHARS_MAX: Final = 512
-METADATA_CHARS_MAX: Final = 4 * limits.USER_METADATA_CHARS_MAX
+SETTING_CHARS_MAX: Final = 4 * limits.USER_METADATA_CHARS_MAX
 SENTENCE_CHARS_MAX: Final = 500
 CONDITIONS_MAX: Final = 8
 # Of a field of EntityCounts: what it says of the messages. Fields that are not about messages
@@ -202,12 +202,10 @@ def _checked(made: Entity) -> Entity:
         ("name", made.name, _NAME_CHARS_MAX[made.kind]),
         ("uid", made.uid, UID_CHARS_MAX),
         ("manifest_uid", made.manifest_uid, UID_CHARS_MAX),
-        ("user_metadata", made.description.user_metadata, METADATA_CHARS_MAX),
-        ("forward_to", made.description.forward_to, METADATA_CHARS_MAX),
-        (
-            "forward_dead_lettered_messages_to",
-            made.description.forward_dead_lettered_messages_to,
-            METADATA_CHARS_MAX,
+        *(
+            (each.name, getattr(made.description, each.name), SETTING_CHARS_MAX)
+            for each in entity_settings.BY_KIND[made.kind]
+            if each.is_text
         ),
     ):
         if len(text) > longest:

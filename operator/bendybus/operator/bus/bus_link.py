@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from bendybus.domain import descriptions, limits
 from bendybus.domain import directory as directories
-from bendybus.domain.descriptions import Description
+from bendybus.domain import entity_settings, limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description
 from bendybus.domain.errors import BusError, InvalidArgument, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus import answers
@@ -248,8 +248,8 @@ class BusLink:
         """
         changes = {}
         if wanted is not None:
-            names = descriptions.field_names(type(wanted))
-            changes = {field: getattr(wanted, field) for field in names if field not in keep}
+            values = entity_settings.values_of(wanted)
+            changes = {name: value for name, value in values.items() if name not in keep}
         try:
             request = catalogue.commit_request(
                 kind,

@@ -12,11 +12,10 @@ from typing import Any, Final
 from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain import descriptions, immutable_fields
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description, SubscriptionDescription
 from bendybus.domain.errors import BusError, InvalidArgument, PartitioningImmutable
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.operator.decisions.manifests import BusView, EntityView
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names

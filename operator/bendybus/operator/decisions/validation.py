@@ -12,10 +12,9 @@ from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespace
 from bendybus.domain import immutable_fields, limits
-from bendybus.domain.descriptions import Description
+from bendybus.domain.entity_settings import Description, SubscriptionDescription
 from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.domain.filters.rule import Rule
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.operator.decisions import plan
 from bendybus.operator.decisions.manifests import Body, BusView, EntityView, bus_view, entity_view
 from bendybus.operator.decisions.storage import amount

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from bendybus.domain import bounds, errors, limits, sequence_number
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.filters.rule import CompiledRule
 from bendybus.domain.filters.rule_index import Matches
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.steps import STOP_STEPS, Steps
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.rules import room
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.message_queue import MessageQueue

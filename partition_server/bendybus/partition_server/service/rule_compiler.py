@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from bendybus.domain import limits
-from bendybus.domain.descriptions import Description
+from bendybus.domain.entity_settings import Description, SubscriptionDescription
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters import rule as rules
 from bendybus.domain.filters.rule import Rule, SqlFilter
-from bendybus.domain.subscription_description import SubscriptionDescription
 
 
 class RuleCompiler:

@@ -27,11 +27,10 @@ from bendybus.domain import (
     subscription_name,
 )
 from bendybus.domain import entity as entities
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description, SubscriptionDescription
 from bendybus.domain.lifecycle import EntityAction, EntityState
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.state import (
     catalogue_checks,
     catalogue_forwarding,

@@ -5,10 +5,10 @@ Functions of a command and the entry that has its name; called by `Catalogue.dec
 
 from collections.abc import Iterable
 
-from bendybus.domain import descriptions, errors, immutable_fields, lifecycle
+from bendybus.domain import descriptions, entity_settings, errors, immutable_fields, lifecycle
 from bendybus.domain import entity as entities
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_settings import Description
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.partition_server.state import catalogue_rules
 from bendybus.partition_server.state.commands import CommitEntity
@@ -151,7 +151,7 @@ def check_subscriptions_may_go(
 def created(command: CommitEntity, namespace: Fingerprint) -> Description:
     """Return the description of a new entity, as its namespace keeps it. Raises BusError."""
     tier, count = namespace.tier, namespace.partition_count
-    wanted = descriptions.merged(descriptions.TYPES[command.kind](), command.changes)
+    wanted = descriptions.merged(entity_settings.TYPES[command.kind](), command.changes)
     if command.origin is Origin.CLIENT:
         if not command.migrated:
             descriptions.check_choice(command.changes, tier=tier, partition_count=count)

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from bendybus.domain import entity as entities
 from bendybus.domain import errors, forwarding
-from bendybus.domain.descriptions import manifest_names
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import BY_NAME
 from bendybus.domain.errors import BusError
 
 
@@ -101,5 +101,5 @@ def _path(came_from: dict[str, str], key: str) -> list[str]:
 def _refusal(
     wanted: Entity, field: str, sentence: str, kind: type[BusError] = errors.InvalidOperation
 ) -> BusError:
-    name = manifest_names(type(wanted.description))[field]
+    name = BY_NAME[field].manifest_name
     return kind(f"{name}: {sentence}.", metadata={"field": name, "entity": wanted.name})

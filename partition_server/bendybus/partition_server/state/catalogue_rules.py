@@ -10,10 +10,10 @@ from typing import Final
 
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import Rule, SqlFilter
 from bendybus.domain.filters.rule_set import RuleChange
-from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.state.commands import CommitEntity
 
 _SQL: Final = "SQL filters"

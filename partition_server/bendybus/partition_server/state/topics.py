@@ -9,6 +9,7 @@ from typing import Final
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters import rule as rules
 from bendybus.domain.filters.conditions import CompiledFilter
@@ -16,7 +17,6 @@ from bendybus.domain.filters.rule import CompiledRule, Rule
 from bendybus.domain.filters.rule_index import RuleIndex
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.filters.view import MessageView
-from bendybus.domain.subscription_description import SubscriptionDescription
 
 # How long the size of a topic is taken for what it was, with what was published since.
 SIZE_MS: Final = 1_000

@@ -14,14 +14,15 @@ from typing import Any, Final
 
 import apsw
 
-from bendybus.domain import descriptions, forwarding
 from bendybus.domain import entity as entities
+from bendybus.domain import entity_settings
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.filters import rule_json
 from bendybus.domain.limits import Tier
-from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.domain.setting import Setting
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import ClockMark
@@ -36,7 +37,10 @@ WAL_PAGES_MAX: Final = 1_000
 FORMAT: Final = 12
 CONVERTED_BY: Final = "0.7.0"
 # Of what is serialised in columns: the entries of the catalogue, the outcomes of producers.
-ENTRY_VERSION: Final = 3
+ENTRY_VERSION: Final = max(each.since for each in entity_settings.TABLE)
+# Programs of this version write all settings that they know; a later setting is left out where it
+# has its default, so that they can read the entry.
+COMPLETE_ENTRY_VERSION: Final = 3
 OUTCOME_VERSION: Final = 1
 
 
@@ -113,10 +117,12 @@ def check_contents(path: Path, entry: int, outcome: int, sub_queue: int) -> None
 
 def entry_version(entity: Entity) -> int:
     """Return the version of an entry: that of the first programs that read it."""
-    if forwarding.destinations(entity):
-        # An earlier program would keep the messages that are to go on.
-        return 3
-    return 1 if entity.kind is EntityKind.QUEUE else 2
+    since = [each.since for each in entity_settings.BY_KIND[entity.kind] if _is_set(entity, each)]
+    return max([1 if entity.kind is EntityKind.QUEUE else 2, *since])
+
+
+def _is_set(entity: Entity, setting: Setting) -> bool:
+    return bool(getattr(entity.description, setting.name) != setting.default)
 
 
 def entity_to_json(entity: Entity) -> str:
@@ -130,6 +136,9 @@ def entity_to_json(entity: Entity) -> str:
         del values["manifest_rules"]
     if isinstance(described, SubscriptionDescription):
         values["description"]["rules"] = [rule_json.to_json(each) for each in described.rules]
+    for each in entity_settings.BY_KIND[entity.kind]:
+        if each.since > COMPLETE_ENTRY_VERSION and not _is_set(entity, each):
+            del values["description"][each.name]
     if entity.kind is EntityKind.QUEUE:
         values["queue"] = values.pop("description")
     else:
@@ -150,7 +159,7 @@ def entity_from_json(text: str) -> Entity:
     values["manifest_uid"] = entities.manifest_of(
         values.get("manifest_uid", ""), uid=values["uid"], origin=origin
     )
-    return Entity(description=descriptions.TYPES[kind](**described), **values)
+    return Entity(description=entity_settings.TYPES[kind](**described), **values)
 
 
 INCARNATION_BYTES: Final = 16

@@ -17,9 +17,11 @@ from bendybus.client.entities.models import (
     NamespaceProperties,
     QueueProperties,
 )
-from bendybus.client.entities.requests import Convert
 from bendybus.client.entities.runtime import QueueRuntimeProperties
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.v1 import management_pb2
+
+QUEUE = EntityKind.QUEUE
 
 
 class ServiceBusAdministrationClient(
@@ -89,60 +91,43 @@ class ServiceBusAdministrationClient(
         rules of a bus are in its manifest.
         """
         fields = {**locals(), **kwargs}
-        request = requests.create_queue(queue_name, fields, kwargs)
-        response = await self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs)
+        request = requests.create(QUEUE, [queue_name], fields, kwargs)
+        response = await self._ask(request, kwargs)
         return descriptions.to_properties(response.queue)
 
     async def get_queue(self, queue_name: str, **kwargs: Any) -> QueueProperties:
         """Return the queue `queue_name`. Raises ResourceNotFoundError."""
-        return descriptions.to_properties(await self._get(queue_name, kwargs))
+        return descriptions.to_properties(await self._get(QUEUE, kwargs, queue_name))
 
     async def get_queue_runtime_properties(
         self, queue_name: str, **kwargs: Any
     ) -> QueueRuntimeProperties:
         """Return runtime properties of the queue `queue_name`. Raises ResourceNotFoundError."""
-        return runtime.queue_runtime(await self._get(queue_name, kwargs))
+        return runtime.queue_runtime(await self._get(QUEUE, kwargs, queue_name))
 
     async def update_queue(self, queue: QueueProperties | Mapping[str, Any], **kwargs: Any) -> None:
         """Update a queue to the properties of `queue`. Raises ResourceNotFoundError."""
-        request = requests.update_queue(queue, kwargs)
-        await self._call(lambda stubs: stubs.management.UpdateQueue, request, kwargs)
+        request = requests.update(QUEUE, [], queue, kwargs)
+        await self._ask(request, kwargs)
 
     async def delete_queue(self, queue_name: str, **kwargs: Any) -> None:
         """Delete the queue `queue_name` and its messages. Raises ResourceNotFoundError."""
-        request = requests.delete_queue(queue_name)
-        await self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
+        request = requests.of("Delete", QUEUE, [queue_name], origin=requests.CLIENT)
+        await self._ask(request, kwargs)
 
     def list_queues(self, **kwargs: Any) -> AsyncItemPaged[QueueProperties]:
         """Return an iterator over all queues; its `by_page()` returns pages."""
-        return self._list(descriptions.to_properties, kwargs, with_runtime=False)
+        request = management_pb2.ListQueuesRequest()
+        return self._list(request, descriptions.to_properties, "queues", kwargs)
 
     def list_queues_runtime_properties(
         self, **kwargs: Any
     ) -> AsyncItemPaged[QueueRuntimeProperties]:
         """Return an iterator over runtime properties of all queues; `by_page()` returns pages."""
-        return self._list(runtime.queue_runtime, kwargs, with_runtime=True)
+        request = management_pb2.ListQueuesRequest(include_runtime=True)
+        return self._list(request, runtime.queue_runtime, "queues", kwargs)
 
     async def get_namespace_properties(self, **kwargs: Any) -> NamespaceProperties:
         """Return the namespace."""
         request = management_pb2.GetNamespaceRequest()
-        return descriptions.to_namespace(
-            await self._call(lambda stubs: stubs.management.GetNamespace, request, kwargs)
-        )
-
-    async def _get(self, queue_name: str, options: Mapping[str, Any]) -> management_pb2.Queue:
-        request = requests.get_queue(queue_name)
-        response = await self._call(lambda stubs: stubs.management.GetQueue, request, options)
-        queue: management_pb2.Queue = response.queue
-        return queue
-
-    def _list(
-        self, convert: Convert, options: Mapping[str, Any], *, with_runtime: bool
-    ) -> AsyncItemPaged[Any]:
-        async def fetch(token: str) -> tuple[list[Any], str]:
-            made = management_pb2.ListQueuesRequest
-            request = requests.list_page(made, token, runtime=with_runtime)
-            response = await self._call(lambda stubs: stubs.management.ListQueues, request, options)
-            return requests.page_of(convert, response.queues, response)
-
-        return AsyncItemPaged(fetch)
+        return descriptions.to_namespace(await self._ask(request, kwargs))

@@ -5,8 +5,12 @@ from typing import Any
 
 from bendybus.client import arguments, exceptions
 from bendybus.client.aio import calls
+from bendybus.client.aio.management.paging import AsyncItemPaged
 from bendybus.client.core.administration import BaseAdministrationClient
 from bendybus.client.core.channel import Stubs
+from bendybus.client.entities import requests
+from bendybus.client.entities.requests import Convert
+from bendybus.domain.entity_kind import EntityKind
 
 
 class ManagementCalls(BaseAdministrationClient):
@@ -15,6 +19,31 @@ class ManagementCalls(BaseAdministrationClient):
     async def close(self) -> None:
         """Close the connection."""
         await calls.close(self._shared)
+
+    async def _ask(self, request: Any, options: Mapping[str, Any]) -> Any:
+        """Return the answer of the management service to a request; its method has that name."""
+        name = type(request).__name__.removesuffix("Request")
+        return await self._call(lambda stubs: getattr(stubs.management, name), request, options)
+
+    async def _get(self, kind: EntityKind, options: Mapping[str, Any], *names: str) -> Any:
+        """Return an entity with its counts; `names`: as for requests."""
+        request = requests.of("Get", kind, names, include_runtime=True)
+        return getattr(await self._ask(request, options), kind.value)
+
+    def _list(
+        self, request: Any, convert: Convert, items: str, options: Mapping[str, Any]
+    ) -> AsyncItemPaged[Any]:
+        """Return an iterator over what a request lists; `items`: the field of the answer."""
+        request.page_size = requests.PAGE_SIZE
+
+        async def fetch(token: str) -> tuple[list[Any], str]:
+            page = type(request)()
+            page.CopyFrom(request)
+            page.page_token = token
+            answer = await self._ask(page, options)
+            return [convert(each) for each in getattr(answer, items)], answer.next_page_token
+
+        return AsyncItemPaged(fetch)
 
     async def _call(
         self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]

@@ -45,7 +45,7 @@ class RuleOperations(ManagementCalls):
         rule = rules.to_rule(rule_name, filter, action)
         fields = requests.rule_of(topic_name, subscription_name, rule=rule, origin=requests.CLIENT)
         request = management_pb2.CreateRuleRequest(**fields)
-        response = await self._call(lambda stubs: stubs.management.CreateRule, request, kwargs)
+        response = await self._ask(request, kwargs)
         return rules.to_properties(response.rule)
 
     async def get_rule(
@@ -58,7 +58,7 @@ class RuleOperations(ManagementCalls):
         name = arguments.text("rule_name", rule_name)
         fields = requests.rule_of(topic_name, subscription_name, name=name)
         request = management_pb2.GetRuleRequest(**fields)
-        response = await self._call(lambda stubs: stubs.management.GetRule, request, kwargs)
+        response = await self._ask(request, kwargs)
         return rules.to_properties(response.rule)
 
     async def update_rule(
@@ -77,7 +77,7 @@ class RuleOperations(ManagementCalls):
             name: kwargs.pop(name) for name in ("filter", "action") if name in kwargs
         }
         request = rules.update_of(topic_name, subscription_name, rule, overrides)
-        await self._call(lambda stubs: stubs.management.UpdateRule, request, kwargs)
+        await self._ask(request, kwargs)
 
     async def delete_rule(
         self, topic_name: str, subscription_name: str, rule_name: str, **kwargs: Any
@@ -89,7 +89,7 @@ class RuleOperations(ManagementCalls):
         name = arguments.text("rule_name", rule_name)
         fields = requests.rule_of(topic_name, subscription_name, name=name, origin=requests.CLIENT)
         request = management_pb2.DeleteRuleRequest(**fields)
-        await self._call(lambda stubs: stubs.management.DeleteRule, request, kwargs)
+        await self._ask(request, kwargs)
 
     def list_rules(
         self, topic_name: str, subscription_name: str, **kwargs: Any
@@ -98,11 +98,6 @@ class RuleOperations(ManagementCalls):
 
         `topic_name`, `subscription_name`: the subscription. Raises ResourceNotFoundError.
         """
-        given = requests.rule_of(topic_name, subscription_name, page_size=requests.PAGE_SIZE)
-
-        async def fetch(token: str) -> tuple[list[Any], str]:
-            request = management_pb2.ListRulesRequest(page_token=token, **given)
-            response = await self._call(lambda stubs: stubs.management.ListRules, request, kwargs)
-            return requests.page_of(rules.to_properties, response.rules, response)
-
-        return AsyncItemPaged(fetch)
+        given = requests.rule_of(topic_name, subscription_name)
+        request = management_pb2.ListRulesRequest(**given)
+        return self._list(request, rules.to_properties, "rules", kwargs)

@@ -8,9 +8,11 @@ from bendybus.client.aio.management.management_calls import ManagementCalls
 from bendybus.client.aio.management.paging import AsyncItemPaged
 from bendybus.client.entities import descriptions, requests, runtime
 from bendybus.client.entities.models import SubscriptionProperties
-from bendybus.client.entities.requests import Convert
 from bendybus.client.entities.runtime import SubscriptionRuntimeProperties
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.v1 import management_pb2
+
+SUBSCRIPTION = EntityKind.SUBSCRIPTION
 
 
 class SubscriptionOperations(ManagementCalls):
@@ -47,17 +49,15 @@ class SubscriptionOperations(ManagementCalls):
         Raises ResourceExistsError, and ResourceNotFoundError without the topic.
         """
         fields = {**locals(), **kwargs}
-        request = requests.create_subscription(topic_name, subscription_name, fields, kwargs)
-        response = await self._call(
-            lambda stubs: stubs.management.CreateSubscription, request, kwargs
-        )
+        request = requests.create(SUBSCRIPTION, [topic_name, subscription_name], fields, kwargs)
+        response = await self._ask(request, kwargs)
         return descriptions.to_subscription(response.subscription)
 
     async def get_subscription(
         self, topic_name: str, subscription_name: str, **kwargs: Any
     ) -> SubscriptionProperties:
         """Return `subscription_name` of the topic `topic_name`. Raises ResourceNotFoundError."""
-        found = await self._get_subscription(topic_name, subscription_name, kwargs)
+        found = await self._get(SUBSCRIPTION, kwargs, topic_name, subscription_name)
         return descriptions.to_subscription(found)
 
     async def get_subscription_runtime_properties(
@@ -67,7 +67,7 @@ class SubscriptionOperations(ManagementCalls):
 
         Raises ResourceNotFoundError.
         """
-        found = await self._get_subscription(topic_name, subscription_name, kwargs)
+        found = await self._get(SUBSCRIPTION, kwargs, topic_name, subscription_name)
         return runtime.subscription_runtime(found)
 
     async def update_subscription(
@@ -80,8 +80,8 @@ class SubscriptionOperations(ManagementCalls):
 
         Raises ResourceNotFoundError.
         """
-        request = requests.update_subscription(topic_name, subscription, kwargs)
-        await self._call(lambda stubs: stubs.management.UpdateSubscription, request, kwargs)
+        request = requests.update(SUBSCRIPTION, [topic_name], subscription, kwargs)
+        await self._ask(request, kwargs)
 
     async def delete_subscription(
         self, topic_name: str, subscription_name: str, **kwargs: Any
@@ -90,8 +90,9 @@ class SubscriptionOperations(ManagementCalls):
 
         Raises ResourceNotFoundError.
         """
-        request = requests.delete_subscription(topic_name, subscription_name)
-        await self._call(lambda stubs: stubs.management.DeleteSubscription, request, kwargs)
+        names = [topic_name, subscription_name]
+        request = requests.of("Delete", SUBSCRIPTION, names, origin=requests.CLIENT)
+        await self._ask(request, kwargs)
 
     def list_subscriptions(
         self, topic_name: str, **kwargs: Any
@@ -100,8 +101,9 @@ class SubscriptionOperations(ManagementCalls):
 
         Its `by_page()` returns pages. Raises ResourceNotFoundError.
         """
-        convert = descriptions.to_subscription
-        return self._list_subscriptions(topic_name, convert, kwargs, with_runtime=False)
+        topic = requests.topic_name(topic_name)
+        request = management_pb2.ListSubscriptionsRequest(topic_name=topic)
+        return self._list(request, descriptions.to_subscription, "subscriptions", kwargs)
 
     def list_subscriptions_runtime_properties(
         self, topic_name: str, **kwargs: Any
@@ -110,35 +112,6 @@ class SubscriptionOperations(ManagementCalls):
 
         Its `by_page()` returns pages. Raises ResourceNotFoundError.
         """
-        convert = runtime.subscription_runtime
-        return self._list_subscriptions(topic_name, convert, kwargs, with_runtime=True)
-
-    async def _get_subscription(
-        self, topic_name: str, subscription_name: str, options: Mapping[str, Any]
-    ) -> management_pb2.Subscription:
-        request = requests.get_subscription(topic_name, subscription_name)
-        response = await self._call(
-            lambda stubs: stubs.management.GetSubscription, request, options
-        )
-        subscription: management_pb2.Subscription = response.subscription
-        return subscription
-
-    def _list_subscriptions(
-        self,
-        topic_name: str,
-        convert: Convert,
-        options: Mapping[str, Any],
-        *,
-        with_runtime: bool,
-    ) -> AsyncItemPaged[Any]:
-        name = requests.topic_name(topic_name)
-
-        async def fetch(token: str) -> tuple[list[Any], str]:
-            made = management_pb2.ListSubscriptionsRequest
-            request = requests.list_page(made, token, runtime=with_runtime, topic_name=name)
-            response = await self._call(
-                lambda stubs: stubs.management.ListSubscriptions, request, options
-            )
-            return requests.page_of(convert, response.subscriptions, response)
-
-        return AsyncItemPaged(fetch)
+        topic = requests.topic_name(topic_name)
+        request = management_pb2.ListSubscriptionsRequest(topic_name=topic, include_runtime=True)
+        return self._list(request, runtime.subscription_runtime, "subscriptions", kwargs)

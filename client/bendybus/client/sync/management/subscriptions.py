@@ -7,11 +7,13 @@ from typing import Any
 
 from bendybus.client.entities import descriptions, requests, runtime
 from bendybus.client.entities.models import SubscriptionProperties
-from bendybus.client.entities.requests import Convert
 from bendybus.client.entities.runtime import SubscriptionRuntimeProperties
 from bendybus.client.sync.management.management_calls import ManagementCalls
 from bendybus.client.sync.management.paging import ItemPaged
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.v1 import management_pb2
+
+SUBSCRIPTION = EntityKind.SUBSCRIPTION
 
 
 class SubscriptionOperations(ManagementCalls):
@@ -48,15 +50,15 @@ class SubscriptionOperations(ManagementCalls):
         Raises ResourceExistsError, and ResourceNotFoundError without the topic.
         """
         fields = {**locals(), **kwargs}
-        request = requests.create_subscription(topic_name, subscription_name, fields, kwargs)
-        response = self._call(lambda stubs: stubs.management.CreateSubscription, request, kwargs)
+        request = requests.create(SUBSCRIPTION, [topic_name, subscription_name], fields, kwargs)
+        response = self._ask(request, kwargs)
         return descriptions.to_subscription(response.subscription)
 
     def get_subscription(
         self, topic_name: str, subscription_name: str, **kwargs: Any
     ) -> SubscriptionProperties:
         """Return `subscription_name` of the topic `topic_name`. Raises ResourceNotFoundError."""
-        found = self._get_subscription(topic_name, subscription_name, kwargs)
+        found = self._get(SUBSCRIPTION, kwargs, topic_name, subscription_name)
         return descriptions.to_subscription(found)
 
     def get_subscription_runtime_properties(
@@ -66,7 +68,7 @@ class SubscriptionOperations(ManagementCalls):
 
         Raises ResourceNotFoundError.
         """
-        found = self._get_subscription(topic_name, subscription_name, kwargs)
+        found = self._get(SUBSCRIPTION, kwargs, topic_name, subscription_name)
         return runtime.subscription_runtime(found)
 
     def update_subscription(
@@ -79,16 +81,17 @@ class SubscriptionOperations(ManagementCalls):
 
         Raises ResourceNotFoundError.
         """
-        request = requests.update_subscription(topic_name, subscription, kwargs)
-        self._call(lambda stubs: stubs.management.UpdateSubscription, request, kwargs)
+        request = requests.update(SUBSCRIPTION, [topic_name], subscription, kwargs)
+        self._ask(request, kwargs)
 
     def delete_subscription(self, topic_name: str, subscription_name: str, **kwargs: Any) -> None:
         """Delete `subscription_name` of the topic `topic_name`, and its messages.
 
         Raises ResourceNotFoundError.
         """
-        request = requests.delete_subscription(topic_name, subscription_name)
-        self._call(lambda stubs: stubs.management.DeleteSubscription, request, kwargs)
+        names = [topic_name, subscription_name]
+        request = requests.of("Delete", SUBSCRIPTION, names, origin=requests.CLIENT)
+        self._ask(request, kwargs)
 
     def list_subscriptions(
         self, topic_name: str, **kwargs: Any
@@ -97,8 +100,9 @@ class SubscriptionOperations(ManagementCalls):
 
         Its `by_page()` returns pages. Raises ResourceNotFoundError.
         """
-        convert = descriptions.to_subscription
-        return self._list_subscriptions(topic_name, convert, kwargs, with_runtime=False)
+        topic = requests.topic_name(topic_name)
+        request = management_pb2.ListSubscriptionsRequest(topic_name=topic)
+        return self._list(request, descriptions.to_subscription, "subscriptions", kwargs)
 
     def list_subscriptions_runtime_properties(
         self, topic_name: str, **kwargs: Any
@@ -107,33 +111,6 @@ class SubscriptionOperations(ManagementCalls):
 
         Its `by_page()` returns pages. Raises ResourceNotFoundError.
         """
-        convert = runtime.subscription_runtime
-        return self._list_subscriptions(topic_name, convert, kwargs, with_runtime=True)
-
-    def _get_subscription(
-        self, topic_name: str, subscription_name: str, options: Mapping[str, Any]
-    ) -> management_pb2.Subscription:
-        request = requests.get_subscription(topic_name, subscription_name)
-        response = self._call(lambda stubs: stubs.management.GetSubscription, request, options)
-        subscription: management_pb2.Subscription = response.subscription
-        return subscription
-
-    def _list_subscriptions(
-        self,
-        topic_name: str,
-        convert: Convert,
-        options: Mapping[str, Any],
-        *,
-        with_runtime: bool,
-    ) -> ItemPaged[Any]:
-        name = requests.topic_name(topic_name)
-
-        def fetch(token: str) -> tuple[list[Any], str]:
-            made = management_pb2.ListSubscriptionsRequest
-            request = requests.list_page(made, token, runtime=with_runtime, topic_name=name)
-            response = self._call(
-                lambda stubs: stubs.management.ListSubscriptions, request, options
-            )
-            return requests.page_of(convert, response.subscriptions, response)
-
-        return ItemPaged(fetch)
+        topic = requests.topic_name(topic_name)
+        request = management_pb2.ListSubscriptionsRequest(topic_name=topic, include_runtime=True)
+        return self._list(request, runtime.subscription_runtime, "subscriptions", kwargs)

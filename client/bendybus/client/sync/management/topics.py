@@ -7,11 +7,13 @@ from typing import Any
 
 from bendybus.client.entities import descriptions, requests, runtime
 from bendybus.client.entities.models import AuthorizationRule, TopicProperties
-from bendybus.client.entities.requests import Convert
 from bendybus.client.entities.runtime import TopicRuntimeProperties
 from bendybus.client.sync.management.management_calls import ManagementCalls
 from bendybus.client.sync.management.paging import ItemPaged
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.v1 import management_pb2
+
+TOPIC = EntityKind.TOPIC
 
 
 class TopicOperations(ManagementCalls):
@@ -48,54 +50,39 @@ class TopicOperations(ManagementCalls):
         supported; `enable_batched_operations`, `size_in_bytes` and `support_ordering` have no
         effect.
         """
-        request = requests.create_topic(topic_name, {**locals(), **kwargs}, kwargs)
-        response = self._call(lambda stubs: stubs.management.CreateTopic, request, kwargs)
+        request = requests.create(TOPIC, [topic_name], {**locals(), **kwargs}, kwargs)
+        response = self._ask(request, kwargs)
         return descriptions.to_topic(response.topic)
 
     def get_topic(self, topic_name: str, **kwargs: Any) -> TopicProperties:
         """Return the topic `topic_name`. Raises ResourceNotFoundError."""
-        return descriptions.to_topic(self._get_topic(topic_name, kwargs))
+        return descriptions.to_topic(self._get(TOPIC, kwargs, topic_name))
 
     def get_topic_runtime_properties(
         self, topic_name: str, **kwargs: Any
     ) -> TopicRuntimeProperties:
         """Return runtime properties of the topic `topic_name`. Raises ResourceNotFoundError."""
-        return runtime.topic_runtime(self._get_topic(topic_name, kwargs))
+        return runtime.topic_runtime(self._get(TOPIC, kwargs, topic_name))
 
     def update_topic(self, topic: TopicProperties | Mapping[str, Any], **kwargs: Any) -> None:
         """Update a topic to the properties of `topic`. Raises ResourceNotFoundError."""
-        request = requests.update_topic(topic, kwargs)
-        self._call(lambda stubs: stubs.management.UpdateTopic, request, kwargs)
+        request = requests.update(TOPIC, [], topic, kwargs)
+        self._ask(request, kwargs)
 
     def delete_topic(self, topic_name: str, **kwargs: Any) -> None:
         """Delete the topic `topic_name` and its subscriptions, with all their messages.
 
         Raises ResourceNotFoundError.
         """
-        request = requests.delete_topic(topic_name)
-        self._call(lambda stubs: stubs.management.DeleteTopic, request, kwargs)
+        request = requests.of("Delete", TOPIC, [topic_name], origin=requests.CLIENT)
+        self._ask(request, kwargs)
 
     def list_topics(self, **kwargs: Any) -> ItemPaged[TopicProperties]:
         """Return an iterator over all topics; its `by_page()` returns pages."""
-        return self._list_topics(descriptions.to_topic, kwargs, with_runtime=False)
+        request = management_pb2.ListTopicsRequest()
+        return self._list(request, descriptions.to_topic, "topics", kwargs)
 
     def list_topics_runtime_properties(self, **kwargs: Any) -> ItemPaged[TopicRuntimeProperties]:
         """Return an iterator over runtime properties of all topics; `by_page()` returns pages."""
-        return self._list_topics(runtime.topic_runtime, kwargs, with_runtime=True)
-
-    def _get_topic(self, topic_name: str, options: Mapping[str, Any]) -> management_pb2.Topic:
-        request = requests.get_topic(topic_name)
-        response = self._call(lambda stubs: stubs.management.GetTopic, request, options)
-        topic: management_pb2.Topic = response.topic
-        return topic
-
-    def _list_topics(
-        self, convert: Convert, options: Mapping[str, Any], *, with_runtime: bool
-    ) -> ItemPaged[Any]:
-        def fetch(token: str) -> tuple[list[Any], str]:
-            made = management_pb2.ListTopicsRequest
-            request = requests.list_page(made, token, runtime=with_runtime)
-            response = self._call(lambda stubs: stubs.management.ListTopics, request, options)
-            return requests.page_of(convert, response.topics, response)
-
-        return ItemPaged(fetch)
+        request = management_pb2.ListTopicsRequest(include_runtime=True)
+        return self._list(request, runtime.topic_runtime, "topics", kwargs)

@@ -1,0 +1,310 @@
+"""The settings of entities: one table for all kinds, and the descriptions that are made of it.
+
+What shows, checks, stores or carries a setting reads this table: manifests and CRDs, the contract,
+clients, commands and the operator. A setting is added here, in `management.proto`, and where it
+has an effect; typed signatures of the client have what azure-servicebus has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from bendybus.domain import limits
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule import Rule
+from bendybus.domain.limits import Tier
+from bendybus.domain.setting import Bounds, Setting, SettingType, bounds_in
+
+_QUEUE, _TOPIC, _SUBSCRIPTION = EntityKind.QUEUE, EntityKind.TOPIC, EntityKind.SUBSCRIPTION
+_HOLDING: Final = (_QUEUE, _SUBSCRIPTION)
+_SENT_TO: Final = (_QUEUE, _TOPIC)
+_FORWARDING: Final = bounds_in(*limits.FORWARDING_TIERS, most=limits.ENTITY_NAME_CHARS_MAX)
+# In the order of manifests.
+TABLE: Final = (
+    Setting(
+        name="enable_partitioning",
+        type=SettingType.BOOLEAN,
+        default=False,
+        what="Whether it is spread over all partitions or stored in one. Cannot change.",
+        kinds=_SENT_TO,
+        fixed=True,
+    ),
+    # Of a topic: of the messages of all its subscriptions together.
+    Setting(
+        name="max_size_in_megabytes",
+        type=SettingType.WHOLE,
+        default=limits.QUEUE_SIZE_MB_DEFAULT,
+        what="Of each partition. Basic and Standard: 1024, 2048, 3072, 4096 or 5120.",
+        what_of={
+            _TOPIC: "Of each partition, for all its subscriptions together. Standard: 1024, 2048, "
+            "3072, 4096 or 5120."
+        },
+        kinds=_SENT_TO,
+        bounds={
+            **dict.fromkeys(Tier, Bounds(one_of=limits.QUEUE_SIZES_MB)),
+            Tier.PREMIUM: Bounds(1, limits.PREMIUM_QUEUE_SIZE_MB_MAX),
+        },
+        bounds_of_new={
+            **bounds_in(*Tier),
+            Tier.PREMIUM: Bounds(one_of=limits.PREMIUM_QUEUE_SIZES_MB),
+        },
+    ),
+    Setting(
+        name="max_message_size_in_kilobytes",
+        type=SettingType.WHOLE,
+        default=0,
+        what="Premium only; default 1024. Basic and Standard always allow 256.",
+        what_of={_TOPIC: "Premium only; default 1024. Standard always allows 256."},
+        kinds=_SENT_TO,
+        bounds={
+            **dict.fromkeys(
+                Tier,
+                Bounds(
+                    one_of=(limits.STANDARD_MESSAGE_BYTES_MAX // limits.KB,),
+                    sentence="can be set only in Premium; {tier} allows 256.",
+                ),
+            ),
+            Tier.PREMIUM: Bounds(limits.PREMIUM_MESSAGE_KB_MIN, limits.PREMIUM_MESSAGE_KB_MAX),
+        },
+        left_to_tier=True,
+    ),
+    Setting(
+        name="lock_duration_ms",
+        type=SettingType.DURATION,
+        default=limits.LOCK_DURATION_MS_DEFAULT,
+        what="How long a received message stays locked: PT5S to PT5M.",
+        kinds=_HOLDING,
+        bounds=bounds_in(
+            *Tier, least=limits.LOCK_DURATION_MS_MIN, most=limits.LOCK_DURATION_MS_MAX
+        ),
+    ),
+    # Of a message in a subscription, the shorter of its own and its topic's counts.
+    Setting(
+        name="default_message_time_to_live_ms",
+        type=SettingType.DURATION,
+        default=None,
+        what="Maximum time to live of messages.",
+        what_of={
+            _SUBSCRIPTION: "Maximum time to live of its messages; the shorter of this and the "
+            "topic's counts."
+        },
+        bounds={
+            **bounds_in(*Tier, least=limits.SECOND_MS),
+            Tier.BASIC: Bounds(limits.SECOND_MS, limits.BASIC_TIME_TO_LIVE_MS_MAX),
+        },
+        endless=True,
+    ),
+    Setting(
+        name="max_delivery_count",
+        type=SettingType.WHOLE,
+        default=limits.MAX_DELIVERY_COUNT_DEFAULT,
+        what="Number of deliveries without settlement before a message is dead-lettered.",
+        kinds=_HOLDING,
+        bounds=bounds_in(*Tier, least=1, most=limits.MAX_DELIVERY_COUNT_MAX),
+    ),
+    # Up to version 0.4 every tier detected duplicates.
+    Setting(
+        name="requires_duplicate_detection",
+        type=SettingType.BOOLEAN,
+        default=False,
+        what="Drop messages with a known MessageId. Cannot change.",
+        kinds=_SENT_TO,
+        fixed=True,
+        bounds_of_new=bounds_in(*limits.DUPLICATE_DETECTION_TIERS),
+    ),
+    Setting(
+        name="duplicate_detection_history_time_window_ms",
+        type=SettingType.DURATION,
+        default=limits.DUPLICATE_WINDOW_MS_DEFAULT,
+        what="How long MessageIds are remembered: PT20S to P7D.",
+        kinds=_SENT_TO,
+        bounds=bounds_in(
+            *Tier, least=limits.DUPLICATE_WINDOW_MS_MIN, most=limits.DUPLICATE_WINDOW_MS_MAX
+        ),
+    ),
+    Setting(
+        name="requires_session",
+        type=SettingType.BOOLEAN,
+        default=False,
+        what="Receive messages by session, in order. Cannot change.",
+        kinds=_HOLDING,
+        fixed=True,
+        bounds=bounds_in(*limits.SESSION_TIERS),
+    ),
+    Setting(
+        name="dead_lettering_on_message_expiration",
+        type=SettingType.BOOLEAN,
+        default=False,
+        what="Whether expired messages are dead-lettered or dropped.",
+        kinds=_HOLDING,
+    ),
+    Setting(
+        name="dead_lettering_on_filter_evaluation_exceptions",
+        type=SettingType.BOOLEAN,
+        default=True,
+        what="Whether messages that a rule fails on are dead-lettered or dropped.",
+        kinds=(_SUBSCRIPTION,),
+    ),
+    Setting(
+        name="forward_to",
+        type=SettingType.NAME,
+        default="",
+        what="Queue or topic that its messages go on to.",
+        kinds=_HOLDING,
+        bounds=_FORWARDING,
+        since=3,
+    ),
+    Setting(
+        name="forward_dead_lettered_messages_to",
+        type=SettingType.NAME,
+        default="",
+        what="Queue or topic that its dead letters go on to.",
+        kinds=_HOLDING,
+        bounds=_FORWARDING,
+        since=3,
+    ),
+    Setting(
+        name="auto_delete_on_idle_ms",
+        type=SettingType.DURATION,
+        default=None,
+        what="Delete the {kind} when it was not used for so long; PT5M or more.",
+        what_of={
+            _TOPIC: "Delete the topic with its subscriptions when none of them was used for so "
+            "long; PT5M or more."
+        },
+        bounds=bounds_in(*Tier, least=limits.AUTO_DELETE_ON_IDLE_MS_MIN),
+        endless=True,
+        omitted="never",
+    ),
+    Setting(
+        name="status",
+        type=SettingType.STATUS,
+        default=EntityStatus.ACTIVE,
+        what="Which operations the queue accepts.",
+        what_of={
+            _TOPIC: "Whether the topic accepts messages.",
+            _SUBSCRIPTION: "Whether the subscription takes messages and delivers them.",
+        },
+    ),
+    Setting(
+        name="user_metadata",
+        type=SettingType.TEXT,
+        default="",
+        what="Free text.",
+        bounds=bounds_in(*Tier, most=limits.USER_METADATA_CHARS_MAX),
+    ),
+    Setting(
+        name="rules",
+        type=SettingType.RULES,
+        default=rule_set.DEFAULT,
+        what="All its rules; none: it takes no message. Omitted: as they are, for clients to "
+        "change; at first $Default, which takes every message.",
+        kinds=(_SUBSCRIPTION,),
+    ),
+)
+BY_NAME: Final[Mapping[str, Setting]] = MappingProxyType({each.name: each for each in TABLE})
+_DEFAULT: Final[Mapping[str, Any]] = {each.name: each.default for each in TABLE}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDescription:
+    """What a queue is to be. Durations in milliseconds, None is without end."""
+
+    enable_partitioning: bool = _DEFAULT["enable_partitioning"]
+    lock_duration_ms: int = _DEFAULT["lock_duration_ms"]
+    max_size_in_megabytes: int = _DEFAULT["max_size_in_megabytes"]
+    max_message_size_in_kilobytes: int = _DEFAULT["max_message_size_in_kilobytes"]
+    requires_duplicate_detection: bool = _DEFAULT["requires_duplicate_detection"]
+    duplicate_detection_history_time_window_ms: int = _DEFAULT[
+        "duplicate_detection_history_time_window_ms"
+    ]
+    requires_session: bool = _DEFAULT["requires_session"]
+    default_message_time_to_live_ms: int | None = _DEFAULT["default_message_time_to_live_ms"]
+    dead_lettering_on_message_expiration: bool = _DEFAULT["dead_lettering_on_message_expiration"]
+    max_delivery_count: int = _DEFAULT["max_delivery_count"]
+    auto_delete_on_idle_ms: int | None = _DEFAULT["auto_delete_on_idle_ms"]
+    status: EntityStatus = _DEFAULT["status"]
+    forward_to: str = _DEFAULT["forward_to"]
+    forward_dead_lettered_messages_to: str = _DEFAULT["forward_dead_lettered_messages_to"]
+    user_metadata: str = _DEFAULT["user_metadata"]
+
+    kind: ClassVar = EntityKind.QUEUE
+    statuses: ClassVar = tuple(EntityStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """What a topic is to be. Durations in milliseconds, None is without end."""
+
+    enable_partitioning: bool = _DEFAULT["enable_partitioning"]
+    max_size_in_megabytes: int = _DEFAULT["max_size_in_megabytes"]
+    max_message_size_in_kilobytes: int = _DEFAULT["max_message_size_in_kilobytes"]
+    requires_duplicate_detection: bool = _DEFAULT["requires_duplicate_detection"]
+    duplicate_detection_history_time_window_ms: int = _DEFAULT[
+        "duplicate_detection_history_time_window_ms"
+    ]
+    default_message_time_to_live_ms: int | None = _DEFAULT["default_message_time_to_live_ms"]
+    auto_delete_on_idle_ms: int | None = _DEFAULT["auto_delete_on_idle_ms"]
+    status: EntityStatus = _DEFAULT["status"]
+    user_metadata: str = _DEFAULT["user_metadata"]
+
+    kind: ClassVar = EntityKind.TOPIC
+    statuses: ClassVar = (EntityStatus.ACTIVE, EntityStatus.DISABLED)
+
+    # What rules of messages read of every entity, and what a topic has no setting for: messages
+    # wait in it only until they are due, and are received from its subscriptions.
+    lock_duration_ms: ClassVar[int] = _DEFAULT["lock_duration_ms"]
+    requires_session: ClassVar[bool] = False
+    dead_lettering_on_message_expiration: ClassVar[bool] = False
+    max_delivery_count: ClassVar[int] = _DEFAULT["max_delivery_count"]
+    forward_to: ClassVar[str] = ""
+    forward_dead_lettered_messages_to: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionDescription:
+    """What a subscription is to be. Durations in milliseconds, None is without end."""
+
+    lock_duration_ms: int = _DEFAULT["lock_duration_ms"]
+    requires_session: bool = _DEFAULT["requires_session"]
+    default_message_time_to_live_ms: int | None = _DEFAULT["default_message_time_to_live_ms"]
+    dead_lettering_on_message_expiration: bool = _DEFAULT["dead_lettering_on_message_expiration"]
+    dead_lettering_on_filter_evaluation_exceptions: bool = _DEFAULT[
+        "dead_lettering_on_filter_evaluation_exceptions"
+    ]
+    max_delivery_count: int = _DEFAULT["max_delivery_count"]
+    auto_delete_on_idle_ms: int | None = _DEFAULT["auto_delete_on_idle_ms"]
+    status: EntityStatus = _DEFAULT["status"]
+    forward_to: str = _DEFAULT["forward_to"]
+    forward_dead_lettered_messages_to: str = _DEFAULT["forward_dead_lettered_messages_to"]
+    user_metadata: str = _DEFAULT["user_metadata"]
+    # Which messages of its topic it takes. Empty: no message.
+    rules: tuple[Rule, ...] = _DEFAULT["rules"]
+
+    kind: ClassVar = EntityKind.SUBSCRIPTION
+    statuses: ClassVar = (EntityStatus.ACTIVE, EntityStatus.DISABLED)
+
+    # What rules of messages read of every entity, and what is the topic's: it looks for duplicates
+    # once for all subscriptions, and what they hold counts to its size.
+    requires_duplicate_detection: ClassVar[bool] = False
+    duplicate_detection_history_time_window_ms: ClassVar[int] = 0
+    max_size_in_megabytes: ClassVar[int] = 0
+    max_message_size_in_kilobytes: ClassVar[int] = 0
+
+
+Description = QueueDescription | TopicDescription | SubscriptionDescription
+TYPES: Final[Mapping[EntityKind, type[Description]]] = MappingProxyType(
+    {each.kind: each for each in (QueueDescription, TopicDescription, SubscriptionDescription)}
+)
+# The settings of each kind, in the order of its description.
+BY_KIND: Final[Mapping[EntityKind, tuple[Setting, ...]]] = MappingProxyType(
+    {kind: tuple(BY_NAME[each.name] for each in fields(made)) for kind, made in TYPES.items()}
+)
+
+
+def values_of(described: Description) -> dict[str, Any]:
+    """Return the settings of a description, by name."""
+    return {each.name: getattr(described, each.name) for each in BY_KIND[described.kind]}

@@ -1,0 +1,19 @@
+"""The walks of the operations stay within their budgets, on a real bus of real processes."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.walk import budgets, measure
+from tools.walk.budgets import BUDGETS
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+def test_no_walk_is_longer_than_its_budget(tmp_path: Path) -> None:
+    walks = measure.walks(tmp_path)
+
+    assert [walk.name for walk in walks] == list(BUDGETS)
+    assert budgets.beyond(walks) == []
+    # A tracer that saw nothing would be within every budget.
+    assert all(walk.file_count > 20 and walk.lines > 300 for walk in walks)
