@@ -25,9 +25,9 @@ from bendybus.frontend.upstreams.unary_calls import Commit
 from bendybus.internal.v1 import entity_pb2
 from bendybus.partition_server.state.answers import CatalogueChanged, Failed
 from bendybus.partition_server.state.commands import ApplyEntity, CommitEntity, Watch
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.wire import catalogue, entities
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 
 PARTITIONS = 4
 

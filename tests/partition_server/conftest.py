@@ -10,11 +10,11 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.broker import partition_thread
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2
 from tests.partition_server import manifest_changes
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.running_partition import Runner
 from tests.partition_server.session_driver import Sessions
 

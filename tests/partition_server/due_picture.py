@@ -18,8 +18,8 @@ from bendybus.partition_server.state.session_queue import SessionQueue
 # and are checked by `guard_picture.amiss`.
 _IGNORED: Final = {
     "last_used_mono_ms", "accessed_at_ms", "measured_mono_ms", "last_enqueued_ms", "store",
-    "catalogue", "clock", "topics", "ready", "sessions", "ends", "noted", "entity", "undo",
-    "_undo", "_budget", "serve_budget", "clock_ms", "windows", "_windows",
+    "catalogue", "clock", "topics", "ready", "sessions", "ends", "noted", "entity", "journal",
+    "_journal", "_budget", "serve_budget", "clock_ms", "windows", "_windows",
 }  # fmt: skip
 _NOTES: Final = {
     (MessageQueue, "lock_ends"), (SessionQueue, "lock_ends"),

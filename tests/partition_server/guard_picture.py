@@ -11,18 +11,18 @@ from bendybus.partition_server.state.ready_set import ReadyWindow
 from bendybus.partition_server.state.session_lock import SessionLock
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.topics import Topic
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import SLOT_SHIFT, Row, State, body_size
 from tests.partition_server.driver import Driver
+from tests.partition_server.memory_store import MemoryStore
 
-# What has no meaning of its own, see `marks`, or is checked by `amiss`.
+# What has no meaning of its own, see `NOT_UNDONE`, or is checked by `amiss`.
 _IGNORED: Final = {
     "store", "clock", "clock_ms", "new_id", "serve_budget", "_budget", "faults",
     "lock_generation", "generation", "generations", "last_used_mono_ms", "accessed_at_ms", "boot",
     "lock_ends", "noted", "ends", "ready", "sessions", "number", "by_number",
     "_forgotten", "_before", "_reserved", "forward_link", "fail_next", "held_most", "settler_id",
     "session_token", "tokens", "_last", "_heap", "told", "loaded",
-    "more", "returned", "_orders", "measured_mono_ms", "undo", "_undo", "windows", "_windows",
+    "more", "returned", "_orders", "measured_mono_ms", "journal", "_journal", "windows", "_windows",
 }  # fmt: skip
 
 
@@ -49,9 +49,11 @@ def picture(value: Any, depth: int = 0) -> Any:
         return [picture(each, depth + 1) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
         names = [each.name for each in fields(value)]
-    elif hasattr(value, "__dict__") and type(value).__module__.startswith("bendybus"):
+    elif not type(value).__module__.startswith(("bendybus", "tests")):
+        return "callable" if callable(value) else value
+    elif hasattr(value, "__dict__"):
         names = list(vars(value))
-    elif hasattr(type(value), "__slots__") and type(value).__module__.startswith("bendybus"):
+    elif hasattr(type(value), "__slots__"):
         names = list(type(value).__slots__)
     else:
         return "callable" if callable(value) else value

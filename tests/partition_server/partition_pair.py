@@ -8,9 +8,9 @@ from bendybus.domain.entity_settings import QueueDescription
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.commands import ApplyEntity, EntityRef, TakeForwarded
 from bendybus.partition_server.state.lanes import ForwardOutcome, Outgoing
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.forwarding_driver import bodies, send
+from tests.partition_server.memory_store import MemoryStore
 
 NAMES = [f"k{i}" for i in range(20)]
 

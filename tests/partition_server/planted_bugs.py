@@ -12,7 +12,7 @@ from bendybus.partition_server.rules import catalogue_entry, receive
 
 _ROOMS: Final = ("/partition_server/rules/", "/partition_server/state/")
 # What takes back, or notes, what a bug did: a bug in here reopens the file.
-_EXEMPT: Final = ("/state/marks.py", "/state/turn.py", "/state/faults.py", "/state/budget.py")
+_EXEMPT: Final = ("/state/journal.py", "/state/turn.py", "/state/faults.py", "/state/budget.py")
 
 # Simple updates one after the other, which cannot raise between each other.
 _UPDATES: Final = {

@@ -18,7 +18,7 @@ from bendybus.partition_server.state.commands import (
     Deliver,
     Settle,
 )
-from bendybus.partition_server.state.undo_log import UndoLog
+from bendybus.partition_server.state.journal import Journal
 from tests.partition_server import topic_changes
 from tests.partition_server.driver import Driver
 from tests.partition_server.publishing import head
@@ -374,7 +374,7 @@ def test_nothing_waits_in_a_topic_that_is_deleted(
 @pytest.mark.requirement("R343")
 def test_none_overtakes_those_that_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(awaiting_room, "WAITING_MAX", 2)
-    waiting = AwaitingRoom(UndoLog())
+    waiting = AwaitingRoom(Journal())
     for id_ in (1, 2, 3):
         waiting.add(7, id_, 10 * id_)
 

@@ -13,9 +13,9 @@ from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.state.commands import CommitEntity
 from bendybus.partition_server.store import file_format
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 
 FIELDS = ["forward_to", "forward_dead_lettered_messages_to"]
 

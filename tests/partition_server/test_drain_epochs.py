@@ -5,9 +5,9 @@ import pytest
 from bendybus.domain import errors
 from bendybus.partition_server.state.commands import Ask
 from bendybus.partition_server.state.pipeline_commands import RangeSettled
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.draining import LEASE_MS, drained, grant, hold, release, settle
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 
 
 @pytest.fixture

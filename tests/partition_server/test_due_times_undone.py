@@ -27,7 +27,6 @@ from bendybus.partition_server.state.commands import (
 from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.pipeline_commands import DrainAction
 from bendybus.partition_server.store.errors import StoreFailed
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server import (
     guard_picture,
     guard_pipelines,
@@ -41,6 +40,7 @@ from tests.partition_server.due_picture import due_times
 from tests.partition_server.faulty_rules import break_function
 from tests.partition_server.guard_scenarios import Plan, Scenario
 from tests.partition_server.guard_sessions import make_sessions
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.session_driver import Sessions
 
 pytestmark = pytest.mark.requirement("R340")
@@ -297,6 +297,20 @@ def test_expiry_is_due_as_before_when_a_settlement_is_taken_back(queue: Driver) 
     before = due_times(queue.partition.state)
 
     stage = queue.partition.decide([Settle("s", 1, D.DEFER, token)], queue.now)
+    changed = due_times(queue.partition.state)
+    queue.partition.take_back(stage)
+
+    assert changed != before
+    assert differences(queue, before) == []
+
+
+def test_a_delay_that_is_taken_back_is_no_earlier_end_of_a_lock(queue: Driver) -> None:
+    queue.send(b"one")
+    [(_, token)] = queue.receive(1)
+    before = due_times(queue.partition.state)
+
+    abandon = Settle("s", 1, D.ABANDON, token, delay_ms=1_000)
+    stage = queue.partition.decide([abandon], queue.now)
     changed = due_times(queue.partition.state)
     queue.partition.take_back(stage)
 

@@ -1,7 +1,4 @@
-"""Files of earlier versions are opened, also when the first opening is killed; newer are refused.
-
-The file of 0.2.1 has format 1, that of 0.3.0 format 3.
-"""
+"""Files of version 0.7.0 are opened; older and newer formats are refused, and left as they are."""
 
 import subprocess
 import sys
@@ -18,16 +15,16 @@ from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import backup_copy
-from bendybus.partition_server.store import file_format, file_header, statements
+from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import START_MS, Driver, fingerprint
 
-V0_2_1 = 1
-V0_3_0 = 3
-# So many queues that the conversion is far longer than one step of SQLite.
-QUEUES = 1_500
+# The tables of 0.7.0 are those of 0.6.0.
+V0_7_0 = 12
+QUEUES = 3
+SCHEMA = Path(__file__).with_name("schema_of_0_6.sql")
 KILL = textwrap.dedent(
     """
     import os, sys
@@ -37,13 +34,20 @@ KILL = textwrap.dedent(
     from bendybus.partition_server.store.sqlite_store import SqliteStore
     from tests.partition_server.driver import fingerprint
 
-    migrate = file_format.migrate
+    make = file_format.make
 
     def killed(db):
-        db.set_progress_handler(lambda: os.kill(os.getpid(), 9), int(sys.argv[2]))
-        migrate(db)
+        left = int(sys.argv[2])
 
-    file_format.migrate = killed
+        def at_statement(*_):
+            nonlocal left
+            left -= 1
+            return os.kill(os.getpid(), 9) if left < 0 else True
+
+        db.exec_trace = at_statement
+        make(db)
+
+    file_format.make = killed
     SqliteStore(Path(sys.argv[1]), fingerprint()).open()
     """
 )
@@ -55,13 +59,12 @@ def entity(number: int) -> Entity:
     return Entity(name, f"uid-{name}", number + 1, Origin.CLIENT, QueueDescription(), 1, 0, 0, 0)
 
 
-def old_file(folder: Path, version: int, queues: int = 3) -> Path:
-    """Write a file as an earlier version left it, with rows that would not come in any more."""
+def old_file(folder: Path, version: int = V0_7_0) -> Path:
+    """Write a file as 0.7.0 left it, with rows that it had from versions before it."""
     path = folder / "partition-00.db"
     db = apsw.Connection(str(path))
     db.pragma("auto_vacuum", "INCREMENTAL")
-    for script in statements.migrations()[:version]:
-        db.execute(script)
+    db.execute(SCHEMA.read_text("utf-8"))
     db.pragma("application_id", file_format.APPLICATION_ID)
     db.pragma("user_version", version)
     with db:
@@ -69,13 +72,14 @@ def old_file(folder: Path, version: int, queues: int = 3) -> Path:
         db.execute(
             f"INSERT INTO header (id, {header}) VALUES (1, 'test', 'ns-1', 'Premium', 4, 0, 7)"
         )
-        for number in range(queues):
+        for number in range(QUEUES):
             own = entity(number)
             entry = (own.key, own.generation, file_format.entity_to_json(own))
-            db.execute("INSERT INTO entities VALUES (?, ?, 0, ?)", entry)
+            db.execute("INSERT INTO entities VALUES (?, ?, 0, ?, 1)", entry)
             for slot, counter in ((2 * number, 2), (2 * number + 1, 1)):
                 figures = (slot, own.uid, counter, counter, 0, 0, 67 * counter, START_MS, 0)
-                db.execute("INSERT INTO slots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", figures)
+                marks = (*figures, 1 + slot % 2, "", 0)
+                db.execute(f"INSERT INTO slots VALUES ({', '.join('?' * 12)})", marks)
                 for n in range(1, counter + 1):
                     add(db, row_id(slot, n))
         # Poison: texts with NUL, a time to live beyond all times, a body that cannot be parsed.
@@ -103,14 +107,14 @@ def add(db: apsw.Connection, id_: int, **columns: Any) -> None:
     db.execute(f"INSERT INTO messages ({names}) VALUES ({marks})", tuple(values.values()))
 
 
-def check_served(folder: Path, queues: int) -> None:
+def check_served(folder: Path) -> None:
     """Open the file and use what it holds."""
     store = SqliteStore(folder, fingerprint())
     driver = Driver(store)
 
     state = driver.partition.state
-    assert len(state.queues.uids()) == queues
-    for number in (0, 1, queues - 1):
+    assert len(state.queues.uids()) == QUEUES
+    for number in range(QUEUES):
         uid = entity(number).uid
         for sub_queue, slot in (
             (SubQueue.MAIN, 2 * number),
@@ -132,31 +136,49 @@ def check_served(folder: Path, queues: int) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("version", [V0_2_1, V0_3_0])
-def test_a_file_of_an_earlier_version_is_opened_and_served(tmp_path: Path, version: int) -> None:
-    old_file(tmp_path, version)
+def test_a_file_of_0_7_0_is_opened_and_served(tmp_path: Path) -> None:
+    old_file(tmp_path)
 
-    check_served(tmp_path, queues=3)
+    check_served(tmp_path)
 
 
-@pytest.mark.parametrize("steps", [100, 3_000, 15_000])
-@pytest.mark.parametrize("version", [V0_2_1, V0_3_0])
-def test_a_conversion_that_is_killed_is_done_at_the_next_opening(
-    tmp_path: Path, version: int, steps: int
+@pytest.mark.parametrize("version", range(V0_7_0))
+def test_a_file_of_an_older_format_names_the_version_to_go_through_and_stays_as_it_is(
+    tmp_path: Path, version: int
 ) -> None:
-    path = old_file(tmp_path, version, QUEUES)
-    command = [sys.executable, "-c", KILL, str(tmp_path), str(steps)]
+    path = old_file(tmp_path, version)
+    before = path.read_bytes()
+    store = SqliteStore(tmp_path, fingerprint())
+    sentence = f"has format {version}; .* Open it with version 0\\.7\\.0 first"
+
+    with pytest.raises(FileRefused, match=sentence):
+        store.open()
+    with pytest.raises(FileRefused, match=sentence), backup_copy.opened(path):
+        pass
+    with pytest.raises(FileRefused, match=sentence):
+        backup_copy.back_up(path, BytesIO())
+
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("statements", [1, 10, 20])
+def test_a_file_whose_making_is_killed_is_made_at_the_next_opening(
+    tmp_path: Path, statements: int
+) -> None:
+    command = [sys.executable, "-c", KILL, str(tmp_path), str(statements)]
 
     killed = subprocess.run(command, timeout=60, check=False)
 
     assert killed.returncode == -9
-    with apsw.Connection(str(path)) as db:
-        assert db.pragma("user_version") == version
-    check_served(tmp_path, QUEUES)
+    store = SqliteStore(tmp_path, fingerprint())
+    driver = Driver(store)
+    driver.create()
+    assert list(driver.send(b"new").numbers) == [1]
+    store.close()
 
 
 def test_a_new_entity_in_an_old_file_gets_slots_that_nothing_uses(tmp_path: Path) -> None:
-    old_file(tmp_path, V0_3_0)
+    old_file(tmp_path)
     store = SqliteStore(tmp_path, fingerprint())
     driver = Driver(store)
 
@@ -187,29 +209,8 @@ def test_a_file_keeps_its_incarnation_and_each_restore_of_a_copy_has_another(
         other.close()
 
     assert again == first
-    assert {len(each) for each in (first, *restores)} == {file_header.INCARNATION_BYTES}
+    assert {len(each) for each in (first, *restores)} == {file_format.INCARNATION_BYTES}
     assert len({first, *restores}) == 3
-
-
-@pytest.mark.parametrize("version", [V0_2_1, V0_3_0])
-def test_an_old_file_and_its_copy_get_incarnations_of_their_own(
-    tmp_path: Path, version: int
-) -> None:
-    path = old_file(tmp_path, version)
-    copied = BytesIO()
-    backup_copy.back_up(path, copied)
-    restored = tmp_path / "restored"
-    restored.mkdir()
-    (restored / path.name).write_bytes(copied.getvalue())
-
-    found = []
-    for folder in (tmp_path, restored):
-        store = SqliteStore(folder, fingerprint())
-        found.append(store.open().fingerprint.incarnation)
-        store.close()
-
-    assert all(found)
-    assert found[0] != found[1]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ def test_an_old_file_and_its_copy_get_incarnations_of_their_own(
 def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(
     tmp_path: Path, statement: str, sentence: str
 ) -> None:
-    path = old_file(tmp_path, V0_3_0)
+    path = old_file(tmp_path)
     store = SqliteStore(tmp_path, fingerprint())
     store.open()
     store.checkpoint()

@@ -18,10 +18,10 @@ from bendybus.partition_server.state.commands import (
     StreamEnded,
 )
 from bendybus.partition_server.store.errors import NotCommitted
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.forwarding_driver import bodies, held, locked, send
+from tests.partition_server.memory_store import MemoryStore
 
 
 @pytest.fixture

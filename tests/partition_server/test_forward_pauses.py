@@ -4,9 +4,9 @@ import pytest
 
 from bendybus.domain import limits
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.forwarding_driver import bodies, send
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.partition_pair import NAMES, Pair, fill, give_room
 
 

@@ -8,10 +8,10 @@ from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Transact, Transfer
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.forwarding_driver import bodies, held, send
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.partition_pair import NAMES, Pair
 from tests.partition_server.test_transfer import Sending, entity
 from tests.partition_server.transacting import ID

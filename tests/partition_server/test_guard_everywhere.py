@@ -14,7 +14,6 @@ from bendybus.partition_server.state.answers import (
     SessionOffered,
 )
 from bendybus.partition_server.state.commands import TakeForwarded
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server import (
     guard_picture,
     guard_pipelines,
@@ -25,6 +24,7 @@ from tests.partition_server import (
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.faulty_rules import break_function
 from tests.partition_server.guard_scenarios import Plan, Scenario
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.planted_bugs import Bug, Place, plant
 from tests.partition_server.session_driver import Sessions
 

@@ -5,8 +5,8 @@ import pytest
 from bendybus.domain.filters.conditions import CompiledFilter
 from bendybus.domain.filters.rule import CorrelationFilter, Rule, SqlFilter
 from bendybus.domain.filters.view import MessageView
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.publishing import head, publish, rows
 from tests.partition_server.topic_changes import subscription, topic
 

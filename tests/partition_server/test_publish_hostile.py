@@ -5,10 +5,10 @@ import pytest
 from bendybus.domain import limits
 from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
 from bendybus.partition_server.state.commands import ApplyEntity
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.v1 import message_pb2
 from tests.partition_server.conftest import MakeStore
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.publishing import publish, rows, set_rules
 from tests.partition_server.topic_changes import UPDATE, make_news, subscription
 from tests.partition_server.transacting import KEY, sending, transact

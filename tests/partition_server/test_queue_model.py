@@ -24,10 +24,10 @@ from bendybus.partition_server.state.commands import (
     StreamEnded,
     Withdraw,
 )
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import State
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 
 LOCK_MS = 10_000
 MAX_DELIVERIES = 2

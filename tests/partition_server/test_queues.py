@@ -7,8 +7,8 @@ from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.catalogue import Catalogue
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.queues import Queues
-from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.state.window_memory import WindowMemory
 from bendybus.partition_server.store.records import SLOT_MAX, SlotState
 
@@ -22,7 +22,7 @@ def entity(name: str) -> Entity:
 
 def opened(slots: list[SlotState], *names: str) -> Queues:
     """Return the queues of a file with these slots and entities."""
-    found = Queues(0, UndoLog(), WindowMemory())
+    found = Queues(0, Journal(), WindowMemory())
     found.open(slots, Catalogue(FINGERPRINT, map(entity, names)), 0)
     return found
 
@@ -69,7 +69,7 @@ def test_the_slot_of_a_deleted_entity_is_dropped_and_not_given_again() -> None:
 
 def test_an_entity_of_other_partitions_has_no_queue_here() -> None:
     elsewhere = replace(entity("a"), partition_count=1, home_partition=3)
-    found = Queues(0, UndoLog(), WindowMemory())
+    found = Queues(0, Journal(), WindowMemory())
 
     found.ensure(elsewhere, 0)
 

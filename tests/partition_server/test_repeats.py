@@ -73,10 +73,10 @@ def test_what_receivers_settled_is_bounded_in_frames_bytes_and_age() -> None:
         many = index.to_bytes(16, "big") * 5_000
         memory.remember(index.to_bytes(16, "big"), Disposition.COMPLETE, many, 1_000)
         memory.remember(index.to_bytes(16, "big"), Disposition.COMPLETE, many, 1_000)
-    assert memory.size_bytes() <= settler_memory.BYTES_MAX
+    assert memory.used()[1] <= settler_memory.BYTES_MAX
 
     memory.remember(OTHER, Disposition.COMPLETE, b"x" * 16, 1_001 + settler_memory.AGE_MS_MAX)
-    assert memory.size_bytes() == 16 + settler_memory.ENTRY_BYTES
+    assert memory.used()[1] == 16 + settler_memory.ENTRY_BYTES
 
 
 def test_a_repeated_batch_delete_deletes_nothing_more(queue: Driver) -> None:

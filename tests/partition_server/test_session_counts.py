@@ -11,7 +11,7 @@ from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.rules import session_counts, session_states
 from bendybus.partition_server.state.answers import Failed, SessionCounts, SessionsCounted
 from bendybus.partition_server.state.commands import CountSessions, SetSessionState
-from bendybus.partition_server.store.session_reads import CountPlace
+from bendybus.partition_server.store.store import CountPlace
 from tests.partition_server.session_driver import LOCK_MS, Sessions, settle
 
 

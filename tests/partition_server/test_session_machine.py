@@ -31,9 +31,9 @@ from bendybus.partition_server.state.commands import (
     StreamEnded,
     Withdraw,
 )
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.session_driver import LOCK_MS, Sessions, settle, transact
 from tests.partition_server.transacting import settling
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import Changes, Row, SessionState, SlotState, row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.partition_server.store.store import Store
 from tests.partition_server.driver import fingerprint
+from tests.partition_server.memory_store import MemoryStore
 
 
 def row(counter: int, state: int, session_id: str) -> Row:

@@ -12,7 +12,7 @@ from bendybus.partition_server.broker.inbox import Inbox
 from bendybus.partition_server.state import (
     budget,
     deletions,
-    fence_places,
+    places,
     publications,
     shares,
     unfinished_work,
@@ -27,6 +27,8 @@ from bendybus.partition_server.state.commands import (
     SendFenced,
     Settle,
 )
+from bendybus.partition_server.state.due_times import DueTimes
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.shares import Shares
 from tests.partition_server import topic_changes
 from tests.partition_server.driver import Driver
@@ -66,19 +68,19 @@ def test_a_level_is_what_each_may_have_at_most(uses: list[int], bound: int, expe
 
 @pytest.mark.requirement("R341")
 def test_a_lone_user_has_all_but_the_last_tenth_and_others_find_some_of_it() -> None:
-    places: Shares[str] = Shares()
+    known: Shares[str] = Shares()
 
     def take(user: str) -> int:
         taken = 0
-        while places.has_room(user, 1, 100):
-            places.add(user, 1)
+        while known.has_room(user, 1, 100):
+            known.add(user, 1)
             taken += 1
         return taken
 
     assert take("greedy") == 90
     assert [take(user) for user in "abc"] == [5, 3, 1]
     # What it gives back is free for all; users that hold less get it first.
-    places.add("greedy", -60)
+    known.add("greedy", -60)
     assert take("a") >= 40
     assert take("greedy") == 0
     assert take("b") > 0
@@ -169,7 +171,7 @@ def test_producers_that_are_refused_are_not_counted_again_for_each(
     assert sum(isinstance(value, Failed) for value in given) == 82
     assert len(counted) == 1
     # What became free is seen within a second.
-    both.advance(limits.FENCE_MS + fence_places.COUNT_MS)
+    both.advance(limits.FENCE_MS + places.COUNT_MS)
     assert not isinstance(fenced(both, "orders", 100), Failed)
     assert len(counted) == 2
 
@@ -269,7 +271,7 @@ def test_frames_of_one_topic_that_wait_leave_room_for_those_of_others(
 
     def park(slot: int) -> None:
         known.check_room(slot, frame)
-        known.park(Stage(), slot, frame)
+        known.park(Stage(Journal(), DueTimes(Journal())), slot, frame)
 
     for _ in range(27):
         park(1)

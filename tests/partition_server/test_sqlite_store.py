@@ -200,19 +200,6 @@ def test_a_failed_commit_writes_nothing_of_it(store: SqliteStore) -> None:
     assert len(store.rows([row_id(0, 1)])) == 1
 
 
-def test_the_schema_is_what_all_migrations_make(tmp_path: Path) -> None:
-    from importlib import resources
-
-    folder = resources.files("bendybus.partition_server.store") / "sql"
-    fresh = apsw.Connection(":memory:")
-    fresh.execute((folder / "schema.sql").read_text("utf-8"))
-    migrated = apsw.Connection(":memory:")
-    for script in statements.migrations():
-        migrated.execute(script)
-
-    assert shape(fresh) == shape(migrated)
-
-
 def shape(db: apsw.Connection) -> list[tuple[str, str, str]]:
     """Return tables and indexes without comments and line breaks: ALTER TABLE has none."""
     found = db.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql <> '' ORDER BY name")
@@ -227,7 +214,7 @@ def test_every_query_has_one_caller() -> None:
 
     folder = resources.files("bendybus.partition_server.store")
     modules = (
-        "sqlite_store.py", "sqlite_appends.py", "sqlite_producers.py", "file_header.py"
+        "sqlite_store.py", "sqlite_appends.py", "sqlite_producers.py", "file_format.py"
     )  # fmt: skip
     text = "".join((folder / module).read_text("utf-8") for module in modules)
 
@@ -331,49 +318,3 @@ def test_a_full_volume_does_not_keep_a_file_from_being_opened(
 
     assert opened.boot == 2
     assert len(store.browse(0, 0, 10, 1 << 20)) == 1
-
-
-def test_a_file_of_the_first_version_is_opened_and_counted_on(tmp_path: Path) -> None:
-    path = tmp_path / "partition-00.db"
-    old = apsw.Connection(str(path))
-    old.pragma("auto_vacuum", "INCREMENTAL")
-    old.execute(statements.migrations()[0])
-    old.pragma("application_id", 0x42454E44)
-    old.pragma("user_version", 1)
-    old.execute("INSERT INTO header VALUES (1, 'test', 'ns-1', 'Premium', 4, 0, 7)")
-    new = SqliteStore(tmp_path / "new", fingerprint())
-    Driver(new).create()
-    db = new._connection()
-    [(key, generation, deleted, entry, _)] = db.execute("SELECT * FROM entities").fetchall()
-    old.execute("INSERT INTO entities VALUES (?, ?, ?, ?)", (key, generation, deleted, entry))
-    size = 3 + 64
-    for slot, counter in ((0, 2), (1, 1)):
-        figures = (slot, "uid-orders", counter, counter, 0, 0, size * counter, 5, 0)
-        old.execute("INSERT INTO slots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", figures)
-    message = (
-        "INSERT INTO messages VALUES (?, 0, 5, NULL, 0, 0, 0, '', '', NULL, ?, ?, ?, ?, NULL, 0)"
-    )
-    old.execute(message, (row_id(0, 1), b"one", None, None, None))
-    old.execute(message, (row_id(0, 2), b"two", b"changed before", None, None))
-    old.execute(message, (row_id(1, 1), b"bad", b"changed", "a reason", "and why"))
-    old.close()
-    new.close()
-
-    store = SqliteStore(tmp_path, fingerprint())
-    queue = Driver(store)
-
-    assert queue.partition.state.boot == 8
-    assert queue.counts().size_bytes == 3 * size
-    for row, token in queue.receive(5):
-        queue.settle(Disposition.ABANDON, token, changed_properties=b"now")
-        assert row.payload in (b"one", b"two")
-    assert queue.counts().size_bytes == 3 * size + 2 * len(b"now")
-    [(_, token), (_, other)] = queue.receive(5)
-    queue.settle(Disposition.COMPLETE, token)
-    queue.settle(Disposition.DEAD_LETTER, other, dead_letter_reason="r")
-    dead = queue.receive(5, dead_letter=True)
-    assert [row.payload for row, _ in dead] == [b"bad", b"two"]
-    queue.settle(Disposition.COMPLETE, *[token for _, token in dead])
-    counts = queue.counts()
-    assert (counts.active, counts.dead_letter, counts.size_bytes) == (0, 0, 0)
-    store.close()

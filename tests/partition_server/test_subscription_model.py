@@ -11,9 +11,9 @@ from hypothesis.stateful import invariant, rule
 
 from bendybus.partition_server.state.answers import EntityCounts
 from bendybus.partition_server.state.commands import EntityRef
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server import publishing
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.publishing import head, publish
 from tests.partition_server.session_driver import Sessions
 from tests.partition_server.test_session_machine import NAMES, SessionMachine

@@ -29,8 +29,8 @@ from bendybus.domain.filters.rule import (
     SqlFilter,
     SqlRuleAction,
 )
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.publishing import (
     collect,
     head,

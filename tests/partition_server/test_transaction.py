@@ -11,9 +11,9 @@ from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Ask, Counts, Settle, Transact
 from bendybus.partition_server.store.errors import StoreFull
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint, tokens_of
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.running_partition import Runner, failing_once
 from tests.partition_server.transacting import ID, KEY, held, locked, sending, settling, transact
 

@@ -14,9 +14,9 @@ from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.service import transactions
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Ask, Transact
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.v1 import receiver_pb2
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.publishing import head, rows
 from tests.partition_server.topic_changes import make_news
 from tests.partition_server.transacting import ID, KEY, locked, sending, settling, transact

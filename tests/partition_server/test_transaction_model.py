@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state.answers import Transacted
 from bendybus.partition_server.state.commands import Append, Settle
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.transacting import KEY, sending, settling, transact
 
 LOCK_MS = 10_000

@@ -3,10 +3,10 @@
 from typing import Any
 
 from bendybus.domain.disposition import Disposition
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import ClockMark
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver
+from tests.partition_server.memory_store import MemoryStore
 
 DAY_MS = 86_400_000
 

@@ -21,8 +21,8 @@ from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.commands import ApplyEntity, Command, Now
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.store.errors import StoreFull
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import seeded_ids
+from tests.partition_server.memory_store import MemoryStore
 from tests.simulation.turn_work import DECIDE_US_MAX, MeteredStore
 
 PARTITIONS = 4

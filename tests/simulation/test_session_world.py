@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bendybus.partition_server.state.session_ready_set import SessionReadySet
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import Changes
+from tests.partition_server.memory_store import MemoryStore
 from tests.simulation import virtual_time
 from tests.simulation.session_history import History
 from tests.simulation.session_world import World, world

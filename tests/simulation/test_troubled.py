@@ -9,8 +9,8 @@ from bendybus.domain import partitioning
 from bendybus.frontend.core.send_failover import SendFailover
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.producer_memory import Producers
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import Changes
+from tests.partition_server.memory_store import MemoryStore
 from tests.simulation.troubled import TroubledBus, mend, storm, violations
 
 SEEDS = range(12)

@@ -21,8 +21,8 @@ from bendybus.partition_server.state.commands import (
     Deliver,
     StreamEnded,
 )
-from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.topic_changes import subscription, topic
 from tests.partition_server.ways_into_topics import WAYS, Way
 from tests.simulation.turn_work import DECIDE_US_MAX, MeteredStore

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import Changes
+from tests.partition_server.memory_store import MemoryStore
 
 DECIDE_US_MAX: Final = 200_000
 ROW_READ_US: Final = 4.0

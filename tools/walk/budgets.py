@@ -24,13 +24,13 @@ class Budget:
 
 
 BUDGETS: Final = {
-    "send": Budget(72, 235, 1_720, 16, 6.5),
+    "send": Budget(71, 232, 1_720, 16, 6.5),
     "receive": Budget(74, 243, 1_950, 19, 7.0),
-    "settle": Budget(57, 167, 1_310, 12, 6.0),
-    "publish": Budget(84, 297, 2_200, 19, 6.5),
+    "settle": Budget(53, 162, 1_310, 12, 6.0),
+    "publish": Budget(83, 293, 2_200, 19, 6.5),
     "session": Budget(107, 404, 4_800, 17, 22.0),
-    "transaction": Budget(89, 292, 2_830, 16, 13.5),
-    "forward": Budget(90, 297, 2_630, 19, 8.5),
+    "transaction": Budget(86, 288, 2_830, 16, 13.5),
+    "forward": Budget(86, 291, 2_630, 19, 8.5),
 }
 
 

@@ -1,17 +1,17 @@
 """/metrics of a partition server: Azure's names for what an entity holds, our own for the store."""
 
 import contextlib
+import threading
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from bendybus.partition_server.broker.waiter import Waiter
 from bendybus.partition_server.service.hosts import Hosts
-from bendybus.partition_server.state.answers import EntityCounts
+from bendybus.partition_server.state.answers import EntityCounts, Failed
 from bendybus.partition_server.state.commands import Counts
 from bendybus.partition_server.state.figures import (
     COMMIT_BOUNDS_S,
@@ -250,3 +250,24 @@ def collector(hosts: Hosts, refusals: Refusals) -> Collector:
 def start(hosts: Hosts, refusals: Refusals, host: str, port: int) -> MetricsServer:
     """Serve /metrics on `host`:`port` in a thread of its own; port 0: do not."""
     return _Running(hosts, refusals, host, port) if port else contextlib.ExitStack()
+
+
+Value = TypeVar("Value")
+
+
+class Waiter(Generic[Value]):
+    """A `reply_to` for one value."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._value: Value | None = None
+
+    def answer(self, value: Any) -> None:
+        """Take the value; a failure is none."""
+        self._value = None if isinstance(value, Failed) else value
+        self._done.set()
+
+    def value(self, timeout_s: float) -> Value | None:
+        """Return the value, None if there is none in time."""
+        self._done.wait(timeout_s)
+        return self._value

@@ -4,7 +4,7 @@ The shell (`partition_thread`) drives it:
 
     stage = partition.decide(commands, now)     changes figures; sends no replies
     store.commit(stage.changes)                 the only write
-    answers = partition.apply(stage, now)       STRICTLY AFTER the commit: readers see it, asks
+    answers = partition.apply(stage, now)       after the commit: readers see it, asks
                                                 are served, replies are sent
     … or partition.abandon(stage, error)        the commit failed: as if nothing had been decided
 
@@ -24,13 +24,12 @@ from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, CommandRule, Phase
 from bendybus.partition_server.broker.sweeper import Sweeper
 from bendybus.partition_server.rules import (
-    catalogue_entry,
     delays,
     receive,
     reservations,
     schedule,
 )
-from bendybus.partition_server.state import faults, marks
+from bendybus.partition_server.state import faults
 from bendybus.partition_server.state.answers import AskRefused, Failed, Recalled
 from bendybus.partition_server.state.commands import (
     AcceptSession,
@@ -39,9 +38,7 @@ from bendybus.partition_server.state.commands import (
     Command,
     Now,
     Release,
-    SendFenced,
     StreamEnded,
-    TakeForwarded,
     Transact,
     Withdraw,
     stores,
@@ -109,8 +106,7 @@ class Partition:
 
         Raises RuleFailed, with nothing decided, when a rule raises what it should not.
         """
-        stage = Stage()
-        self.state.undo.begin()
+        stage = self.state.begin_stage()
         turn = Turn(self.state, stage, now, self.state.clock.expiry_held(now))
         command: Command | None = None
         try:
@@ -152,7 +148,7 @@ class Partition:
 
     def refusal(self, command: Command, error: Exception) -> Stage:
         """Return the stage of a command whose rule raised: nothing but its answer."""
-        stage, entity = Stage(), self._entity_of(command)
+        stage, entity = self.state.begin_stage(), self._entity_of(command)
         self.state.faults.note(type(command).__name__, entity, error)
         if isinstance(command, StreamEnded):
             # What was reserved for it is free when the locks end.
@@ -184,9 +180,9 @@ class Partition:
 
     def note_clock(self, now: Now) -> Stage:
         """Decide on noting the clocks in the file, at its closing."""
-        stage = Stage()
+        stage = self.state.begin_stage()
         if not self.state.clock.expiry_held(now):
-            self.state.due.mark(stage, now)
+            self.state.due.mark(stage.changes, now)
         return stage
 
     def go_on(self, now: Now) -> list[Answer]:
@@ -206,28 +202,9 @@ class Partition:
     def apply(self, stage: Stage, now: Now) -> list[Answer]:
         """Make a committed stage take effect; return the answers, in order."""
         state = self.state
-        for moved in stage.on_commit:
-            moved()
-        if stage.changes.entities or stage.changes.slots_removed:
-            catalogue_entry.take(state, stage, now)
-        for queue, counter in stage.vanished:
-            queue.ready.forget([counter])
-        for touched in stage.touched.values():
-            for row in touched.fresh:
-                if row.expires_ms is not None or row.scheduled_ms:
-                    state.due.appended(row)
-            touched.queue.ready.push_hot(touched.fresh, touched.caught_up and not touched.cold)
-            stage.served[touched.queue.slot] = touched.queue
+        state.journal.commit()
         if state.awaiting.due:
             schedule.note_room(state, stage, now)
-        for queue, counter, lock in stage.returned:
-            queue.ready.give_back(counter, lock)
-            stage.served[queue.slot] = queue
-        for slot in {entry.slot for entry in stage.changes.history}:
-            detecting = state.queues.at(slot)
-            if detecting is not None:
-                state.watch_keys(detecting, now.wall_ms)
-        stage.be_remembered(state.settlers, state.operations, now)
         if state.forwards.sources:
             state.forwards.note(stage.served)
         self._forget_streams(stage)
@@ -245,14 +222,13 @@ class Partition:
         self.take_back(stage)
         answers = [answer for command in commands for answer in self._give_back(command, now)]
         self._forget_streams(stage)
-        self.state.deletions.failed(self.state.operations, stage, error, now)
         stage.answers[:] = [
             Answer(to, failure_of(value, error))
             for to, value in stage.answers
             # What was taken back is locked again.
             if not isinstance(value, Recalled)
         ]
-        stage.answers += self.state.unfinished.failed(stage, error)
+        stage.answers += filter(None, [failed(error, now) for failed in stage.steps])
         stage.answers += self.state.publications.failed(error)
         self._handle_after(stage, now)
         self._serve(stage, now)
@@ -274,21 +250,22 @@ class Partition:
 
     def take_back(self, stage: Stage) -> None:
         """Undo a stage whose commit failed, so that its commands can be decided again."""
-        marks.take_back_all(stage, self.state.undo)
+        stage.journal.unwind(0)
 
     def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
         """Return the answers to sends that find no room; what is stored already is told so."""
         return [
-            Answer(
-                command.reply_to,
-                Failed(error)
-                if isinstance(command, TakeForwarded | SendFenced)
-                else self.state.producers.refused(command, error, now),
-            )
+            Answer(command.reply_to, self._refused(command, error, now))
             for command in commands
-            if isinstance(command, Append | Transact | TakeForwarded | SendFenced)
-            and stores(command)
+            if stores(command)
         ]
+
+    def _refused(self, command: Command, error: BusError, now: Now) -> Any:
+        if isinstance(command, Append):
+            return self.state.producers.refused(command, error, now)
+        if isinstance(command, Transact):
+            return self.state.transactions.refused(command, error, now)
+        return Failed(error)
 
     def refuse_waiting(self, error: BusError) -> list[Answer]:
         """Return the answers to what was sent to topics and waits, when there is no room for it."""

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import (
     batch_delete,
-    bodies,
     browse,
     catalogue_entry,
     counts,
@@ -27,6 +26,7 @@ from bendybus.partition_server.rules import (
     lock_ends,
     partition_range,
     publications,
+    publish,
     receive,
     reservations,
     schedule,
@@ -164,7 +164,7 @@ COMMANDS: Final[dict[type[Command], CommandRule]] = {
 
 
 def _mark(turn: Turn) -> None:
-    turn.partition.due.mark(turn.stage, turn.now)
+    turn.partition.due.mark(turn.stage.changes, turn.now)
 
 
 SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
@@ -175,7 +175,7 @@ SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
     Sweep.DELETION: batch_delete.sweep,
     Sweep.MARK: _mark,
     Sweep.UNFINISHED: settle.sweep,
-    Sweep.BODIES: bodies.sweep,
+    Sweep.BODIES: publish.sweep_bodies,
     Sweep.FORWARD: forward.sweep,
     Sweep.PUBLISH: publications.sweep,
     Sweep.DRAIN: drain.sweep,

@@ -43,8 +43,6 @@ class Sweeper:
         held = self._check_clock(now)
         if state.faults.skipped:
             state.look_again(now)
-        # What is due from now on is due whatever becomes of the sweep.
-        state.undo.begin()
         due = state.sweeps_due(now, expiry_held=held)
         dropped = bool(state.queues.dropped) and state.faults.wait_ms(None, now.mono_ms) <= 0
         if not due and not dropped:
@@ -56,7 +54,7 @@ class Sweeper:
         if now.mono_ms < self._checked_until.get(kind, 0):
             stage = self._sweep_carefully(kind, None, now, held)
         else:
-            turn = Turn(state, Stage(), now, held, Budget(state.clock_ms))
+            turn = Turn(state, state.begin_stage(), now, held, Budget(state.clock_ms))
             try:
                 _sweep(turn, kind)
                 stage = turn.stage
@@ -77,7 +75,9 @@ class Sweeper:
         """
         state = self._state
         budget, checked = Budget(state.clock_ms), first is None
-        turn = Turn(state, Stage(), now, expiry_held, budget, careful=True, checked=checked)
+        turn = Turn(
+            state, state.begin_stage(), now, expiry_held, budget, careful=True, checked=checked
+        )
         noted = len(state.faults.noted)
         try:
             _sweep(turn, kind)
@@ -86,7 +86,7 @@ class Sweeper:
         except Exception:
             # Not in a piece of its work: none of the kind is done for a while.
             self._take_back(turn.stage)
-            turn.stage = Stage()
+            turn.stage = state.begin_stage()
             state.faults.hold(kind, now.mono_ms)
         if checked and len(state.faults.noted) > noted:
             self._check(kind, now)

@@ -50,7 +50,7 @@ def back_up(file: Path, out: IO[bytes]) -> int:
                 found = connection.pragma("quick_check")
                 if application == APPLICATION_ID and found == "ok":
                     file_format.check_version(file, version)
-                    _forget_incarnation(connection, version)
+                    _forget_incarnation(connection)
         except apsw.Error as exc:
             raise StoreFailed(f"{file} is damaged ({exc}). Restore a backup.") from exc
         if application != APPLICATION_ID:
@@ -87,11 +87,10 @@ def opened(file: Path) -> Iterator["Database"]:
         raise FileRefused(f"{file}: {exc.filename} was removed while it was copied.") from exc
 
 
-def _forget_incarnation(copy: apsw.Connection, version: int) -> None:
+def _forget_incarnation(copy: apsw.Connection) -> None:
     """Let the server that opens a copy give it a new incarnation: each restore gets its own."""
-    if version >= file_format.VERSIONED_SINCE:
-        with copy:
-            copy.execute(statements.load()["write_incarnation"], (b"",))
+    with copy:
+        copy.execute(statements.load()["write_incarnation"], (b"",))
 
 
 def _check_there(file: Path) -> None:
@@ -119,12 +118,8 @@ def _check_kind(file: Path, database: "Database") -> None:
         raise FileRefused(f"{file} is an SQLite file of another program.")
     [(version,)] = database.execute("PRAGMA user_version").fetchall()
     file_format.check_version(file, version)
-    if version >= file_format.VERSIONED_SINCE:
-        [versions] = database.execute(statements.load()["read_versions"]).fetchall()
-        file_format.check_contents(file, *versions)
-    # It is a copy: the tools know the tables of this version only.
-    for script in statements.migrations()[version:]:
-        database.conn.executescript(script)
+    [versions] = database.execute(statements.load()["read_versions"]).fetchall()
+    file_format.check_contents(file, *versions)
 
 
 def _copied(file: Path, copy: Path) -> Path:

@@ -41,8 +41,7 @@ def findings(database: Any) -> list[str]:
 def _tables(database: Any) -> Iterator[str]:
     sql = statements.load("inspecting.sql")
     memory = sqlite3.connect(":memory:")
-    for script in statements.migrations():
-        memory.executescript(script)
+    memory.executescript(statements.schema())
     objects = memory.execute(sql["objects"])
     wanted = {(kind, name): _words(text) for kind, name, text in objects}
     memory.close()

@@ -88,11 +88,11 @@ def _go_on(turn: Turn, deletion: Deletion, budget: Budget) -> Deletion | None:
     queue = turn.partition.queues.at(deletion.slot)
     if queue is None or queue.entity.uid != deletion.uid:
         # The queue was deleted meanwhile, messages and all.
-        deletion.end(stage, deletion.deleted)
+        _end(turn, deletion, deletion.deleted)
         return None
     if turn.partition.drains.held(deletion.uid, queue.state.sub_queue) is not None:
         # From here on a data pipeline alone removes messages.
-        deletion.end(stage, deletion.deleted)
+        _end(turn, deletion, deletion.deleted)
         return None
     left, at = deletion.left, deletion.start
     summaries = turn.partition.store.summaries(queue.slot, at, COUNTER_MASK, budget.rows_left)
@@ -113,11 +113,17 @@ def _go_on(turn: Turn, deletion: Deletion, budget: Budget) -> Deletion | None:
                 stage.unlock(queue, summary.counter)
                 delays.end(turn, queue, summary.counter)
             elif summary.state == State.ACTIVE:
-                stage.vanished.append((queue, summary.counter))
+                stage.touch(queue, counts=False).vanished.append(summary.counter)
             left -= 1
         budget.spend(summary.size_bytes if doomed else 0)
     deleted = deletion.deleted + deletion.left - left
     if complete or not left:
-        deletion.end(stage, deleted)
+        _end(turn, deletion, deleted)
         return None
     return replace(deletion, left=left, start=at, deleted=deleted)
+
+
+def _end(turn: Turn, deletion: Deletion, deleted: int) -> None:
+    """Answer, and let a repeat get the same answer."""
+    turn.stage.answer(deletion.reply_to, Done(deleted))
+    turn.remember_operation(deletion.name, Done(deleted))

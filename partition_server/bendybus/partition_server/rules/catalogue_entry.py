@@ -80,23 +80,27 @@ def _change(turn: Turn, entries: Sequence[Entity]) -> None:
     # Never a name that changes now: its tombstone, if it has one, stays or becomes an entity.
     changing = {entry.key for entry in entries}
     changes.entities_forgotten.extend(key for key in catalogue.forgettable() if key not in changing)
+    turn.stage.journal.later(_take_all, turn)
 
 
-# After the commit
+# At the commit
 
 
-def take(partition: PartitionState, stage: Stage, now: Now) -> None:
-    """Make what a stage decided on entities take effect. STRICTLY AFTER its commit."""
-    for entity in stage.changes.entities:
-        _take(partition, entity, stage, now)
-    if stage.changes.entities:
-        for watcher in partition.watchers:
-            stage.answer(watcher, CatalogueChanged(list(stage.changes.entities), snapshot=False))
+def _take_all(turn: Turn) -> None:
+    """Make what a stage decided on entities take effect."""
+    partition, stage = turn.partition, turn.stage
+    entities = list(stage.changes.entities)
+    for entity in entities:
+        _take(partition, entity, stage, turn.now)
+    for watcher in partition.watchers:
+        stage.answer(watcher, CatalogueChanged(entities, snapshot=False))
     for key in stage.changes.entities_forgotten:
         partition.catalogue.forget(key)
-    for slot in stage.changes.slots_removed:
-        partition.queues.dropped.pop(slot, None)
-        partition.lanes.forget_choices(slot)
+
+
+def _forget_slot(partition: PartitionState, slot: int) -> None:
+    partition.queues.dropped.pop(slot, None)
+    partition.lanes.forget_choices(slot)
 
 
 def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> None:
@@ -162,6 +166,7 @@ def remove_dropped(turn: Turn) -> None:
     changes.session_states += [SessionState(slot, session_id, None, 0) for session_id in states]
     if len(keys) < budget.rows_left and not (changes.deletes or states or bodies):
         changes.slots_removed.append(slot)
+        turn.stage.journal.later(_forget_slot, partition, slot)
 
 
 def _next_dropped(partition: PartitionState) -> int:

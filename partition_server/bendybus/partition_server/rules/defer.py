@@ -1,7 +1,6 @@
 """Deferring: a message leaves the queue's order and is received by its number only."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from bendybus.domain import errors, limits
@@ -58,7 +57,7 @@ def receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     delivery = None if known is None else locks.still_locked(partition, known, turn.now)
     if delivery is None:
         delivery = _receive(turn, command)
-        turn.stage.remember_operation(name, delivery)
+        turn.remember_operation(name, delivery)
     return delivery
 
 
@@ -99,7 +98,7 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     if isinstance(queue, SessionQueue) and session is not None:
         session_locks.check_room(queue, session, len(rows))
     taken = [row.counter for row in rows]
-    turn.stage.on_failure.append(partial(locks.unlock, queue, taken))
+    turn.stage.journal.note(locks.unlock, queue, taken)
     if isinstance(queue, SessionQueue) and session is not None:
         return session_locks.lock_messages(partition, queue, session, rows, turn.now, ask=None)
     return locks.lock(partition, queue, rows, turn.now, ask=None)

@@ -24,8 +24,6 @@ from bendybus.partition_server.store.records import COUNTER_MASK, SLOT_SHIFT, De
 
 def check(command: Settle) -> None:
     """Raise InvalidArgument for a delay that no settlement can have."""
-    if not command.delay_ms:
-        return
     bounds.check_number("delay", command.delay_ms, limits.ABANDON_DELAY_MS_MAX)
     if command.disposition is not Disposition.ABANDON:
         raise errors.InvalidArgument("delay", "is only valid for an abandon.")

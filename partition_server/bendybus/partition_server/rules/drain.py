@@ -11,7 +11,6 @@ Epochs come from the registrar and rise; a partition obeys the highest that it w
 holder of an earlier one can delete nothing any more.
 """
 
-from functools import partial
 from typing import Final
 
 from bendybus.domain import bounds, errors, forwarding, limits, message_access, sequence_number
@@ -37,8 +36,7 @@ from bendybus.partition_server.state.pipeline_commands import (
 )
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.pipeline_records import Lease
-from bendybus.partition_server.store.records import State, row_id
+from bendybus.partition_server.store.records import Lease, State, row_id
 
 # How many drains a partition may have missed, because it was away or was restored: more than there
 # ever are, and far fewer than there are epochs.
@@ -149,7 +147,7 @@ def _release(turn: Turn, command: DrainEntity) -> Drained:
         held = partition.drains.held(ref.uid, ref.sub_queue)
         _write(turn, known._replace(duration_ms=0))
         if held is not None:
-            turn.stage.on_commit.append(partial(_ended, partition, held, turn.now))
+            turn.stage.journal.later(_ended, partition, held, turn.now)
     return Drained(known.epoch)
 
 
@@ -172,14 +170,14 @@ def _check_epoch(command: DrainEntity, known: Lease | None) -> None:
 def _write(turn: Turn, lease: Lease) -> None:
     partition, stage = turn.partition, turn.stage
     stage.changes.leases.append(lease)
-    stage.on_commit.append(partial(partition.drains.put, lease, turn.now.mono_ms))
+    stage.journal.later(partition.drains.put, lease, turn.now.mono_ms)
     queue = partition.queues.of(lease.uid, lease.sub_queue)
     if queue is not None and lease.duration_ms:
-        stage.on_commit.append(partial(_refuse_asks, turn, queue, lease))
+        stage.journal.later(_refuse_asks, turn, queue, lease)
 
 
 def _refuse_asks(turn: Turn, queue: MessageQueue, lease: Lease) -> None:
-    """Refuse what receivers wait for. STRICTLY AFTER the commit."""
+    """Refuse what receivers wait for."""
     error = _drained(queue.entity.title, lease)
     for stream, ask_id in list(queue.asks):
         queue.close_ask((stream, ask_id))
@@ -263,7 +261,7 @@ def _settle_up_to(turn: Turn, queue: MessageQueue, held: Drain, upto: int) -> Ra
             _remove(turn, queue, summary.counter, summary.size_bytes)
             deleted += 1
         budget.spend(summary.size_bytes)
-    turn.stage.on_commit.append(partial(setattr, held, "settled_to", after))
+    turn.stage.journal.later(setattr, held, "settled_to", after)
     return RangeSettled(deleted, more)
 
 
@@ -275,7 +273,7 @@ def _remove(turn: Turn, queue: MessageQueue, counter: int, size_bytes: int) -> N
         stage.unlock(queue, counter)
         delays.end(turn, queue, counter)
     else:
-        stage.vanished.append((queue, counter))
+        stage.touch(queue, counts=False).vanished.append(counter)
 
 
 # The end of a lease
@@ -286,11 +284,11 @@ def sweep(turn: Turn) -> None:
     for held in turn.partition.drains.over(turn.now.mono_ms):
         # Else the next opening would hold it again for its whole duration.
         turn.stage.changes.leases.append(held.lease._replace(duration_ms=OVER_MS))
-        turn.stage.on_commit.append(partial(_ended, turn.partition, held, turn.now))
+        turn.stage.journal.later(_ended, turn.partition, held, turn.now)
 
 
 def _ended(partition: PartitionState, held: Drain, now: Now) -> None:
-    """Let expiry and forwarding go on. STRICTLY AFTER the commit."""
+    """Let expiry and forwarding go on."""
     partition.drains.end(held)
     first = partition.store.next_expiry(-1)
     if first is not None and first <= now.wall_ms:

@@ -10,13 +10,10 @@ from bendybus.domain import partitioning
 from bendybus.domain.entity import Entity
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.clock_guard import JUMP_MS
-from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
-from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import ROW_BYTES, HistoryEntry
-from bendybus.partition_server.store.store import Store
 
 # Keys of a queue are purged this often at most, or sixteen times in its window, many at a time.
 PURGE_EVERY_MS: Final = 1_000
@@ -25,21 +22,21 @@ PURGE_EVERY_MS: Final = 1_000
 class KeyHistory:
     """The keys that one queue has accepted, as one stage sees them."""
 
-    def __init__(
-        self, stage: Stage, store: Store, queue: MessageQueue, now: Now, *, clock_held: bool
-    ) -> None:
-        self._stage = stage
-        self._store = store
+    def __init__(self, turn: Turn, queue: MessageQueue) -> None:
+        self._stage = turn.stage
+        self._partition = turn.partition
         self._queue = queue
-        self._now = now
-        self._clock_held = clock_held
+        self._now = now = turn.now
+        self._clock_held = clock_held = turn.expiry_held
+        # Whether the ends of its keys are looked at after this stage.
+        self._watched = False
         # Keys older than this do not count; all count while the clock is in doubt.
         window_ms = queue.entity.description.duplicate_detection_history_time_window_ms
         self._known_since_ms = -1 if clock_held else now.wall_ms - window_ms
 
     def known(self, keys: list[str]) -> dict[str, tuple[int, int]]:
         """Return which of these the file remembers: counter of the original, when."""
-        return self._store.known(self._queue.slot, {key for key in keys if key})
+        return self._partition.store.known(self._queue.slot, {key for key in keys if key})
 
     def original(self, key: str, remembered: tuple[int, int] | None) -> int | None:
         """Return the counter of the message that had this key within the window."""
@@ -52,16 +49,24 @@ class KeyHistory:
         if at_ms > self._now.wall_ms + JUMP_MS and not self._clock_held:
             # Accepted under a clock that was ahead and is corrected: its window begins now.
             entry = HistoryEntry(self._queue.slot, key, counter, self._now.wall_ms)
-            self._stage.remember_key(entry)
+            self._remember(entry)
         return counter
 
     def remember(self, key: str, *, is_new: bool) -> None:
         """Note the key of the message that was appended last."""
         state = self._queue.state
         entry = HistoryEntry(state.slot, key, state.counter, self._now.wall_ms)
-        self._stage.remember_key(entry)
+        self._remember(entry)
         if is_new:
+            self._stage.touch(self._queue)
             state.size_bytes += entry.size()
+
+    def _remember(self, entry: HistoryEntry) -> None:
+        if not self._watched:
+            self._watched = True
+            watch = self._partition.watch_keys
+            self._stage.journal.later(watch, self._queue, self._now.wall_ms)
+        self._stage.remember_key(entry)
 
 
 def key_of(entity: Entity, batch: Batch, i: int) -> str:

@@ -5,8 +5,6 @@ does not. One that may be at its destination already waits until that is known. 
 pipeline drains the queue, nothing of it expires.
 """
 
-from functools import partial
-
 from bendybus.partition_server.rules import dead_letter, delays, forward_doubt, scan
 from bendybus.partition_server.state.due_times import LAST_ID, Sweep
 from bendybus.partition_server.state.message_lock import HeldLock
@@ -50,7 +48,7 @@ def sweep(turn: Turn) -> None:
             stage.unlock(queue, summary.counter)
             delays.end(turn, queue, summary.counter)
         elif not summary.state:
-            stage.vanished.append((queue, summary.counter))
+            stage.touch(queue, counts=False).vanished.append(summary.counter)
         return 0
 
     rows, due = turn.budget.rows_left, partition.due
@@ -59,7 +57,7 @@ def sweep(turn: Turn) -> None:
     following: int | None = now_ms
     if done and len(summaries) < rows:
         cursor, following = (now_ms, LAST_ID), partition.store.next_expiry(now_ms)
-    stage.on_commit.append(partial(due.expired, cursor, following))
+    due.expired(cursor, following)
 
 
 def is_paused(partition: PartitionState, queue: MessageQueue) -> bool:
@@ -85,4 +83,4 @@ def expire_returned(turn: Turn, id_: int) -> None:
         return
     expire(turn, queue, id_, row.state, found.size())
     if row.state == State.ACTIVE:
-        turn.stage.vanished.append((queue, row.counter))
+        turn.stage.touch(queue, counts=False).vanished.append(row.counter)

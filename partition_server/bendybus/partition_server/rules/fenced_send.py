@@ -15,7 +15,6 @@ from bendybus.partition_server.rules import send
 from bendybus.partition_server.state import shares
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append
-from bendybus.partition_server.state.marks import Mark
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.pipeline_commands import (
     FencedStored,
@@ -24,7 +23,7 @@ from bendybus.partition_server.state.pipeline_commands import (
     SendFenced,
 )
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.pipeline_records import Fence
+from bendybus.partition_server.store.records import Fence
 
 
 def store(turn: Turn, command: SendFenced) -> FencedStored | Failed | None:
@@ -115,7 +114,7 @@ def fresh(command: SendFenced, repeated: int) -> Append:
 
 
 def end(
-    turn: Turn, command: SendFenced, queue: MessageQueue, mark: Mark, outcome: Appended
+    turn: Turn, command: SendFenced, queue: MessageQueue, mark: int, outcome: Appended
 ) -> FencedStored:
     """Move the fence in the commit of what was appended since a mark; or take that back.
 
@@ -125,7 +124,6 @@ def end(
         # Nothing of it: the fence would pass over what was refused.
         turn.take_back_to(mark)
         raise outcome.failures[0][1]
-    turn.keep(mark)
     _write(turn, command, queue)
     count, duplicates = len(outcome.numbers), sum(outcome.duplicates)
     return FencedStored(count - duplicates, len(command.ordinals) - count, duplicates)

@@ -28,7 +28,7 @@ from bendybus.partition_server.rules import (
 )
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state.due_times import Sweep
-from bendybus.partition_server.state.forward_pauses import RETRY_MS
+from bendybus.partition_server.state.lanes import RETRY_MS
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.publications import Held
 from bendybus.partition_server.state.ready_set import ReadyWindow
@@ -60,9 +60,7 @@ def _look(turn: Turn, slot: int) -> bool:
     if turn.attempt(Sweep.FORWARD.name, queue.entity.name, lambda: _Look(turn, queue).run()):
         now_ms = turn.now.mono_ms
         next_ms = now_ms + partition.faults.pause_ms((Sweep.FORWARD, slot), now_ms)
-        turn.stage.on_commit.append(
-            partial(forwards.looked, slot, next_ms, BusError.reason, now_ms)
-        )
+        turn.stage.journal.later(forwards.looked, slot, next_ms, BusError.reason, now_ms)
     return True
 
 
@@ -151,8 +149,8 @@ class _Look:
             # Also those past their time: they may be there already.
             rows = self._take(min(room, PAGE_ROWS), now_ms=0)
             forward_lanes.park(turn, queue, entity, rows)
-        # STRICTLY AFTER what the lanes note at the commit.
-        turn.stage.on_commit.append(partial(self._look_at_lanes_again))
+        # After what the lanes do then.
+        turn.stage.journal.later(self._look_at_lanes_again)
 
     def _look_at_lanes_again(self) -> None:
         turn, queue = self._turn, self._queue
@@ -178,7 +176,7 @@ class _Look:
             )
             turn.budget.spend(sum(row.delivered_bytes() for row in rows), rows=len(rows))
             counters = [row.counter for row in rows]
-            turn.stage.on_failure.append(partial(self._ready.put_back, counters))
+            turn.stage.journal.note(self._ready.put_back, counters)
         except BaseException:
             turn.partition.read_again(self._queue)
             raise
@@ -189,15 +187,13 @@ class _Look:
         turn, slot, more = self._turn, self._queue.slot, self._ready.has_ready()
         next_ms = turn.now.mono_ms + wait_ms if more else None
         looked = turn.partition.forwards.looked
-        turn.stage.on_commit.append(
-            partial(
-                looked,
-                slot,
-                next_ms,
-                refused if more else "",
-                turn.now.mono_ms,
-                waits if more else "",
-            )
+        turn.stage.journal.later(
+            looked,
+            slot,
+            next_ms,
+            refused if more else "",
+            turn.now.mono_ms,
+            waits if more else "",
         )
 
     # One page

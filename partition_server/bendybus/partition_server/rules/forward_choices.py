@@ -6,8 +6,6 @@ stored before the first attempt and changes only after the next definite refusal
 message may be stored where it was sent.
 """
 
-from functools import partial
-
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
@@ -40,7 +38,7 @@ def send_on(
     else:
         return False
     turn.stage.changes.forward_choices[row.id] = wanted
-    turn.stage.on_commit.append(partial(_chosen, turn, queue, row, wanted))
+    turn.stage.journal.later(_chosen, turn, queue, row, wanted)
     return True
 
 
@@ -49,7 +47,7 @@ def forget(turn: Turn, id_: int) -> None:
     choices = turn.partition.lanes.choices
     if id_ in choices:
         turn.stage.changes.forward_choices[id_] = None
-        turn.stage.on_commit.append(partial(_forgotten, choices, id_))
+        turn.stage.journal.later(_forgotten, choices, id_)
 
 
 def _forgotten(choices: dict[int, int], id_: int) -> None:

@@ -5,8 +5,8 @@ lane has parked: into this partition in the same commit, to another one as a fra
 stay locked until its outcome comes. See `lanes`.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Final
 
 from bendybus.domain import errors, limits, partitioning
@@ -16,8 +16,7 @@ from bendybus.partition_server.rules import forward_choices, forward_doubt, forw
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.answers import Done
-from bendybus.partition_server.state.forward_pauses import RETRY_MS
-from bendybus.partition_server.state.lanes import ForwardOutcome, Lane, Outgoing
+from bendybus.partition_server.state.lanes import RETRY_MS, ForwardOutcome, Lane, Outgoing
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
@@ -63,14 +62,16 @@ def park(turn: Turn, queue: MessageQueue, destination: Entity, rows: Sequence[Ro
     """Put messages that were taken out of the queue into their lanes."""
     own, slot = turn.partition.lanes, queue.slot
     out = Leaving(turn, queue)
+    parked: defaultdict[int, list[int]] = defaultdict(list)
     for row in rows:
         try:
             wanted = partition_of(turn, row, destination)
         except BusError as error:
             out.set_aside(row, leaving.aside_for(error))
             continue
-        # STRICTLY AFTER the commit: if that fails, the queue has them again.
-        turn.stage.on_commit.append(partial(own.lane(slot, wanted).parked.append, row.counter))
+        parked[wanted].append(row.counter)
+    for wanted, counters in parked.items():
+        turn.stage.journal.later(own.lane(slot, wanted).parked.extend, counters)
 
 
 def room(turn: Turn, queue: MessageQueue) -> int:
@@ -100,7 +101,7 @@ def _may_send(partition: PartitionState, index: int) -> bool:
 
 
 def next_look_ms(turn: Turn, queue: MessageQueue) -> int | None:
-    """Return when a lane may send next, None if none waits. STRICTLY AFTER the commit."""
+    """Return when a lane may send next, None if none waits."""
     partition, times = turn.partition, []
     for index, lane in partition.lanes.of(queue.slot).items():
         if not lane.is_waiting():
@@ -126,7 +127,7 @@ def send(turn: Turn, queue: MessageQueue, destination: Entity, index: int) -> No
         else:
             out.set_aside(row, aside)
     overtake = _lasts(turn, lane) or _may_all_choose(going, destination)
-    turn.stage.on_commit.append(partial(_unpark, lane, looked))
+    turn.stage.journal.later(_unpark, lane, looked)
     if going and index != turn.partition.index:
         _depart(turn, queue, destination, index, going, overtake=overtake)
     elif going:
@@ -136,7 +137,7 @@ def send(turn: Turn, queue: MessageQueue, destination: Entity, index: int) -> No
         done = _past_bug(turn, lane, done, failed)
         back, _ = _leave(turn, queue, lane, index, destination, going[:done], failed)
         back += [row.counter for row in going[done:]]
-        turn.stage.on_commit.append(partial(_ended, lane, back, failed, turn.now.mono_ms))
+        turn.stage.journal.later(_ended, lane, back, failed, turn.now.mono_ms)
 
 
 def _lasts(turn: Turn, lane: Lane) -> bool:
@@ -195,7 +196,7 @@ def _next_rows(
                 rows.append(row) if here else elsewhere.append(counter)
     if elsewhere:
         # The destination was made again, with other partitions.
-        turn.stage.on_commit.append(partial(_window(queue).put_back, elsewhere))
+        turn.stage.journal.later(_window(queue).put_back, elsewhere)
     return looked, rows
 
 
@@ -233,7 +234,7 @@ def _depart(
     *,
     overtake: bool,
 ) -> None:
-    """Lock messages and hand their frame to the shell. STRICTLY AFTER the commit."""
+    """Lock messages and hand their frame to the shell, once what led to it is committed."""
     partition, lane = turn.partition, turn.partition.lanes.lane(queue.slot, index)
     state = queue.state
     first = partition.store.summaries(queue.slot, 0, COUNTER_MASK, 1)
@@ -268,7 +269,7 @@ def _depart(
                 row.delivery_count, row.size(), row.expires_ms, len(row.changed_properties or b""),
             )  # fmt: skip
 
-    turn.stage.on_commit.append(departed)
+    turn.stage.journal.later(departed)
     turn.stage.answer(partition.forward_link, frame)
 
 
@@ -283,15 +284,14 @@ def settle(turn: Turn, command: ForwardOutcome) -> Done:
     if not lane.in_flight or (command.boot, command.sequence) != expected:
         return Done()
     counters, taken = lane.in_flight, command.taken
-    turn.stage.on_commit.append(partial(_landed, partition, lane, command.partition))
-    for counter in counters:
-        if counter in queue.locks:
-            expires_ms = turn.stage.unlock(queue, counter).expires_ms
-            if expires_ms is not None:
-                # Expiry may have passed over it meanwhile.
-                turn.stage.on_commit.append(partial(partition.due.expires_at, expires_ms))
+    turn.stage.journal.later(_landed, partition, lane, command.partition)
+    unlocked = [turn.stage.unlock(queue, n) for n in counters if n in queue.locks]
+    expires_ms = [lock.expires_ms for lock in unlocked if lock.expires_ms is not None]
+    if expires_ms:
+        # Expiry may have passed over them meanwhile.
+        partition.due.expires_at(min(expires_ms))
     if taken is None:
-        turn.stage.on_commit.append(partial(_again, lane, counters, turn.now.mono_ms))
+        turn.stage.journal.later(_again, lane, counters, turn.now.mono_ms)
         _look_soon(turn, queue)
         return Done()
     done = _past_bug(turn, lane, taken.done, taken.failures)
@@ -305,8 +305,8 @@ def settle(turn: Turn, command: ForwardOutcome) -> Done:
     stay = {*back, *elsewhere}
     settled = [n for n in counters[:done] if n not in stay]
     back += counters[done:]
-    turn.stage.on_commit.append(
-        partial(_arrived, lane, counters[:done], settled, back, taken.failures, turn.now.mono_ms)
+    turn.stage.journal.later(
+        _arrived, lane, counters[:done], settled, back, taken.failures, turn.now.mono_ms
     )
     _look_soon(turn, queue)
     return Done()
@@ -315,11 +315,11 @@ def settle(turn: Turn, command: ForwardOutcome) -> Done:
 def _look_soon(turn: Turn, queue: MessageQueue) -> None:
     partition = turn.partition
     if queue.slot in partition.forwards.sources:
-        turn.stage.on_commit.append(partial(partition.forwards.due.add, 0, queue.slot))
+        turn.stage.journal.later(partition.forwards.due.add, 0, queue.slot)
     else:
         # It forwards no more: what is left can be received.
-        turn.stage.on_commit.append(partial(give_back, partition, queue))
-        turn.stage.on_commit.append(partial(turn.stage.served.__setitem__, queue.slot, queue))
+        turn.stage.journal.later(give_back, partition, queue)
+        turn.stage.journal.later(turn.stage.served.__setitem__, queue.slot, queue)
 
 
 def _leave(
@@ -354,7 +354,7 @@ def _leave(
     return back, elsewhere
 
 
-# STRICTLY AFTER the commit
+# What the journal does at the commit
 
 
 def _unpark(lane: Lane, count: int) -> None:

@@ -104,7 +104,6 @@ def append(
         return 0, {0: faults.internal_error(index, Sweep.FORWARD.name, target.entity.name)}
     full = min((i for i in failed if isinstance(failed[i], errors.QuotaExceeded)), default=None)
     if full is None or overtake:
-        turn.keep(mark)
         return count, failed
     turn.take_back_to(mark)
     done, before = append(turn, target, batch.chosen(range(full)), overtake=False)

@@ -4,7 +4,6 @@ where those go that are not forwarded.
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 from bendybus.domain import errors, forwarding, limits, message_format, sequence_number
@@ -110,14 +109,14 @@ class Leaving:
         if away is queue or aside.to is SubQueue.TRANSFER_DEAD_LETTER:
             away = queues.transfer_dead_letters_of(queue)
         dead_letter.move(turn, queue, envelope, aside.reason, aside.description, to=away)
-        turn.stage.on_commit.append(partial(_count, turn.partition.forwards.set_aside, queue, 1))
+        turn.stage.journal.later(_count, turn.partition.forwards.set_aside, queue, 1)
 
     def went_on(self, count: int) -> None:
         """Count messages that their destination has."""
         turn = self._turn
         if count:
             forwarded = turn.partition.forwards.forwarded
-            turn.stage.on_commit.append(partial(_count, forwarded, self._queue, count))
+            turn.stage.journal.later(_count, forwarded, self._queue, count)
 
 
 def _count(counter: Counter[int], queue: MessageQueue, count: int) -> None:

@@ -66,7 +66,6 @@ def attempt(turn: Turn, held: Held, work: Callable[[Turn], Any] | None = None) -
         raise
     finally:
         turn.held = outer
-    turn.keep(mark)
     return outcome
 
 

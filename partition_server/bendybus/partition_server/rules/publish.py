@@ -30,9 +30,11 @@ from bendybus.partition_server.store.copies import Copies
 from bendybus.partition_server.store.records import (
     BODY_ID_BYTES,
     ROW_BYTES,
+    SLOT_SHIFT,
     Body,
     Row,
     State,
+    body_size,
     row_id,
 )
 from bendybus.wire import message_properties
@@ -270,3 +272,24 @@ def check_copies(topic: MessageQueue, count: int, added_bytes: int, most: int) -
             f"{limits.TRANSACTION_COPIES_MAX}. Send fewer messages at a time.",
             metadata={"entity": topic.entity.name, "limit": str(most)},
         )
+
+
+def sweep_bodies(turn: Turn) -> None:
+    """Remove some bodies that no message has any more, and what they count to their topics."""
+    partition, stage, budget = turn.partition, turn.stage, turn.budget
+    bodies, most = partition.store.bodies, budget.rows_left
+    found = bodies.unreferenced(most)
+    removed = 0
+    for id_, length in found:
+        topic = partition.queues.at(id_ >> SLOT_SHIFT)
+        # Of a deleted topic, nothing is counted any more.
+        if topic is not None:
+            stage.touch(topic)
+            topic.state.size_bytes -= body_size(length)
+        stage.changes.bodies_removed.append(id_)
+        removed += 1
+        budget.spend(length)
+        if budget.spent():
+            break
+    if removed == len(found) < most:
+        stage.journal.later(partition.no_garbage)

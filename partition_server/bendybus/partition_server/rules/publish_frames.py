@@ -115,7 +115,7 @@ def _go_on(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
     after = _store(turn, topic, begun, units[begun.done : end], matched)
     if end == len(units):
         return after.ended()
-    turn.stage.on_commit.append(lambda: _stored(frame, after))
+    turn.stage.journal.later(_stored, frame, after)
     return None
 
 
@@ -193,7 +193,7 @@ def _store(
     partition.producers.remember(part, Appended(made.numbers, flags, failures), turn.now, changes)
     if changes.producers_forgotten and not turn.expiry_held:
         # The next opening compares its clock with the one that says when this was forgotten.
-        partition.due.mark(turn.stage, turn.now)
+        partition.due.mark(turn.stage.changes, turn.now)
     before = begun.outcome
     outcome = Appended(
         [*before.numbers, *made.numbers],

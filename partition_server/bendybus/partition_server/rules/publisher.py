@@ -93,7 +93,7 @@ class Publisher(Appender):
             raise matched.error
         self._start = start
         now, added_bytes = self._turn.now, matched.added_bytes
-        state = self._queue.state
+        state = self._turn.stage.touch(self._queue).queue.state
         state.last_enqueued_ms = max(state.last_enqueued_ms, now.wall_ms)
         self._room = room.left(self._turn.partition, self._queue, now, added_bytes)
         return added_bytes + self._history_bytes(batch, start, end)
@@ -113,6 +113,7 @@ class Publisher(Appender):
             if row.state == State.SCHEDULED:
                 self._turn.stage.append_row(self._queue, numbered)
             else:
+                self._turn.stage.touch(self._queue)
                 state.counter += 1
                 publish.store(self._turn, self._queue, numbered, made)
                 self.copies_left -= len(made) if self.in_transaction else 0

@@ -122,4 +122,4 @@ def give_back(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, size_by
         # Expiry may have passed over it while it was locked.
         turn.partition.due.expires_at(lock.expires_ms)
     if not lock.deferred:
-        turn.stage.returned.append((queue, counter, lock))
+        turn.stage.touch(queue, counts=False).returned.append((counter, lock))

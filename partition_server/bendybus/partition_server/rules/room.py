@@ -55,7 +55,7 @@ def grown(partition: PartitionState, payer: MessageQueue, added_bytes: int) -> N
     """Count what was stored since a topic was measured; what is taken back is uncounted."""
     if payer.entity.kind is EntityKind.TOPIC:
         topic = partition.topics.of(payer.entity)
-        partition.undo.note(setattr, topic, "size_bytes", topic.size_bytes)
+        partition.journal.note(setattr, topic, "size_bytes", topic.size_bytes)
         topic.size_bytes += added_bytes
 
 

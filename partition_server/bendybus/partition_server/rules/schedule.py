@@ -1,8 +1,8 @@
 """Scheduled messages: each is enqueued when it is due, with a new number, unless it is cancelled.
 
 A sweep is a cursor that goes on where the last one stopped, within the budget of a turn, so that a
-million activations are many transactions with other work between them. The cursor moves only when
-the sweep is committed (`Stage.on_commit`): one that fails is due again.
+million activations are many transactions with other work between them. One that fails is
+due again.
 """
 
 from functools import partial
@@ -33,7 +33,7 @@ def cancel(turn: Turn, command: CancelScheduled) -> Done:
     done = operations.outcome_of(name, command.age_ms, turn.now, Done)
     if done is None:
         done = _cancel(turn, command)
-        turn.stage.remember_operation(name, done)
+        turn.remember_operation(name, done)
     return done
 
 
@@ -76,7 +76,7 @@ def sweep(turn: Turn) -> None:
     following: int | None = now_ms
     if done and len(summaries) < rows:
         cursor, following = (now_ms, LAST_ID), partition.store.next_activation(now_ms)
-    turn.stage.on_commit.append(partial(due.activated, cursor, following))
+    due.activated(cursor, following)
 
 
 def _publish(turn: Turn, topic: MessageQueue, summary: Summary) -> None:
@@ -119,7 +119,7 @@ def _look(turn: Turn, slot: int) -> bool:
 
 
 def note_room(partition: PartitionState, stage: Stage, now: Now) -> None:
-    """Look soon at topics in which something waits, and that shrank. STRICTLY AFTER the commit."""
+    """Look soon at topics in which something waits, and that shrank."""
     for touched in stage.touched.values():
         queue = touched.queue
         if queue.state.size_bytes >= touched.size_bytes or partition.queues.at(queue.slot) is None:
@@ -137,7 +137,7 @@ def _publish_awaiting(turn: Turn, topic: MessageQueue) -> bool:
     """
     partition, slot = turn.partition, topic.slot
     awaiting, budget = partition.awaiting, turn.budget
-    # STRICTLY BEFORE what follows, which may let it be looked at again.
+    # First: what follows may let it be looked at again.
     awaiting.look(slot)
     for index, id_ in enumerate(awaiting.ids(slot)):
         if index and budget.spent():

@@ -70,7 +70,7 @@ def send(turn: Turn, command: Append) -> Appended | None:
     partition.producers.remember(fresh, outcome, turn.now, changes)
     if changes.producers_forgotten and not turn.expiry_held:
         # The next opening compares its clock with the one that says when this was forgotten.
-        partition.due.mark(turn.stage, turn.now)
+        partition.due.mark(turn.stage.changes, turn.now)
     return outcome if known is None else producer_memory.merge(command, known, outcome)
 
 
@@ -141,9 +141,7 @@ class Appender:
         self._now = turn.now
         self._history: duplicates.KeyHistory | None = None
         if entity.description.requires_duplicate_detection:
-            self._history = duplicates.KeyHistory(
-                turn.stage, partition.store, queue, turn.now, clock_held=turn.expiry_held
-            )
+            self._history = duplicates.KeyHistory(turn, queue)
         self._numbers: list[int] = []
         self._duplicates: list[bool] = []
         self._failures: list[tuple[int, BusError]] = []
@@ -152,7 +150,6 @@ class Appender:
         """Append what can be and return the outcome."""
         batch, sizes = command.batch, command.group_sizes or (len(command.batch.payloads),)
         check_shape(batch, sizes)
-        self._stage.touch(self._queue)
         if self._history is None and self._all_fit(batch, sizes):
             self._append(batch, 0, len(batch.payloads))
             return Appended(self._numbers)
@@ -254,7 +251,7 @@ class Appender:
     # The rows.
 
     def _append(self, batch: Batch, start: int, end: int) -> None:
-        state = self._queue.state
+        touched, state = self._stage.touch(self._queue), self._queue.state
         first, count = state.counter + 1, end - start
         check_numbers(self._queue, count)
         state.last_enqueued_ms = max(state.last_enqueued_ms, self._now.wall_ms)
@@ -265,7 +262,7 @@ class Appender:
         state.scheduled += waiting
         state.size_bytes += ROW_BYTES * count + _text_bytes(batch, start, end)
         self._stage.changes.inserts += rows
-        self._stage.touched[state.slot].fresh += rows
+        touched.fresh += rows
         number = sequence_number.compose(self._partition, first)
         self._numbers.extend(range(number, number + count))
 

@@ -15,7 +15,7 @@ from bendybus.partition_server.state.commands import CountSessions
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, State
-from bendybus.partition_server.store.session_reads import CountPlace
+from bendybus.partition_server.store.store import CountPlace
 
 # Messages that one call counts, and locks of messages, beside those of one session.
 ROWS_MAX: Final = 5_000

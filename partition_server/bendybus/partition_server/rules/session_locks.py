@@ -169,7 +169,7 @@ def end_due(turn: Turn, queue: SessionQueue) -> None:
             again()
             return
         budget.spend()
-        turn.stage.on_failure.append(again)
+        turn.stage.journal.note(again)
         _free(turn, queue, session)
 
 
@@ -200,7 +200,7 @@ def _told(queue: SessionQueue, session: SessionLock) -> None:
     """Take note that the receiver of a session knows of its lock: it uses it, or was told."""
     if session.kept_until_mono_ms:
         queue.extend_session(session, session.kept_until_mono_ms)
-    queue.undo.note(setattr, session, "told", False)
+    queue.journal.note(setattr, session, "told", False)
     session.told = True
 
 
@@ -209,18 +209,19 @@ def _shorten(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
     until_ms = turn.now.mono_ms + UNTOLD_MS
     if session.told or until_ms >= session.until_mono_ms:
         return
+    queue.journal.note(setattr, session, "kept_until_mono_ms", session.kept_until_mono_ms)
     session.kept_until_mono_ms = session.until_mono_ms
     queue.extend_session(session, until_ms)
     turn.partition.due.lock_ends.add(until_ms, queue.slot)
 
 
-def detach(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
+def detach(turn: Turn, queue: SessionQueue, session: SessionLock, to: Any = None) -> None:
     """Take a session from its stream: what is reserved for that is free, uncounted."""
     note_change(turn, queue, session)
+    session.stream = to
     for counter, lock in list(session.locks_alive(queue.locks).items()):
         if not lock.delivered:
             _give_back(turn, queue, counter, lock)
-    session.stream = None
 
 
 def release_others(
@@ -275,7 +276,7 @@ def _give_back(turn: Turn, queue: SessionQueue, counter: int, lock: SessionMessa
 def note_change(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
     """Note a session's lock that is about to change: it is as it was if that is taken back."""
     before = [(name, getattr(session, name)) for name in _CHANGING]
-    turn.stage.on_failure.append(partial(_restore, queue, session, before))
+    turn.stage.journal.note(_restore, queue, session, before)
 
 
 def _restore(queue: SessionQueue, session: SessionLock, before: list[tuple[str, Any]]) -> None:
@@ -291,20 +292,20 @@ def asks_lost(session: SessionLock) -> list[Answer]:
 
 
 def close_asks(turn: Turn, queue: SessionQueue, keys: Iterable[tuple[Any, int]]) -> None:
-    """Close asks that were refused. STRICTLY AFTER the commit."""
+    """Close asks that were refused."""
     for key in list(keys):
         queue.close_ask(key)
         turn.partition.streams.ask_closed(*key)
 
 
 def _free(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
-    turn.stage.on_failure.append(partial(setattr, session, "ended", False))
+    turn.stage.journal.note(setattr, session, "ended", False)
     session.ended = True
-    turn.stage.on_commit.append(partial(_freed, turn, queue, session))
+    turn.stage.journal.later(_freed, turn, queue, session)
 
 
 def _freed(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
-    """Let others have a session. STRICTLY AFTER the commit that ends its lock."""
+    """Let others have a session whose lock is over."""
     queue.let_go(session)
     turn.stage.answers += asks_lost(session)
     close_asks(turn, queue, session.asks)

@@ -7,7 +7,6 @@
 An accept waits like any ask: by name it is answered at once, else as soon as a session is free.
 """
 
-from functools import partial
 from typing import Any, Final
 
 from bendybus.domain import bounds, errors, limits
@@ -192,10 +191,9 @@ def attach(turn: Turn, command: AttachSession) -> SessionResult:
         session.attachment += 1
         session_locks.release_others(turn, queue, session, command.held_tokens)
     if session.stream != command.stream:
-        session_locks.detach(turn, queue, session)
+        session_locks.detach(turn, queue, session, to=command.stream)
         stage.answers += session_locks.asks_lost(session)
-        stage.on_commit.append(partial(session_locks.close_asks, turn, queue, list(session.asks)))
-        session.stream = command.stream
+        stage.journal.later(session_locks.close_asks, turn, queue, list(session.asks))
     partition.streams.reserved(command.stream, queue.slot)
     return _result(turn, command.request_id, session)
 

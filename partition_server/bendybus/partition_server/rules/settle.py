@@ -55,7 +55,8 @@ def settle(turn: Turn, command: Settle) -> Settled | None:
         command.dead_letter_reason,
         command.dead_letter_error_description,
     )
-    delays.check(command)
+    if command.delay_ms:
+        delays.check(command)
     if command.disposition is Disposition.COMPLETE:
         # Frees pages and writes none, so that the size of messages does not matter.
         count, lost = _complete(turn, command.tokens, command.entity_uid)
@@ -103,7 +104,6 @@ def refused(command: Settle, error: BusError) -> Settled:
 def deliver(turn: Turn, command: Deliver) -> Delivered | None:
     """Mark reserved messages as delivered; in delete mode, delete them."""
     lost: list[int] = []
-    marked = turn.stage.marks
     bounds.check_tokens(command.tokens)
     for index, (_, _, lock) in enumerate(locks.find(turn.partition, command.tokens, turn.now)):
         if lock is None:
@@ -113,8 +113,6 @@ def deliver(turn: Turn, command: Deliver) -> Delivered | None:
             _, lost = _complete(turn, command.tokens)
             return Delivered(command.deliver_id, lost)
         else:
-            if marked:
-                turn.stage.deliver(lock)
             lock.delivered = True
     answered = False
     if command.deliver_id:
@@ -238,8 +236,16 @@ def _remember(turn: Turn, command: Settle, failures: Failures, gone: BusError) -
             for index, error in failures
             if error is not gone or tokens[index * size : index * size + size] not in before
         ]
+    if not stage.settled:
+        stage.journal.later(_be_remembered, turn)
     stage.settled.append((command.settler_id, command.disposition, done))
     return failures
+
+
+def _be_remembered(turn: Turn) -> None:
+    remember, mono_ms = turn.partition.settlers.remember, turn.now.mono_ms
+    for settler_id, disposition, tokens in turn.stage.settled:
+        remember(settler_id, disposition, tokens, mono_ms)
 
 
 def _gone(turn: Turn, command: Settle) -> BusError:
@@ -268,7 +274,7 @@ def _complete(turn: Turn, tokens: bytes, entity_uid: str = "") -> tuple[int, lis
     """Delete locked messages; return how many tokens there were, and which were lost."""
     stage = turn.stage
     lost: list[int] = []
-    index, at, slot = -1, locks.NO_QUEUE, 0
+    index, at, touched = -1, locks.NO_QUEUE, None
     ids: list[int] = []
     deferred = size_bytes = 0
     found = locks.find(turn.partition, tokens, turn.now, entity_uid)
@@ -276,17 +282,17 @@ def _complete(turn: Turn, tokens: bytes, entity_uid: str = "") -> tuple[int, lis
         if lock is None:
             lost.append(index)
             continue
-        if queue is not at:
-            if ids:
-                stage.remove_many(at, ids, deferred, size_bytes)
-            at, slot, ids, deferred, size_bytes = queue, queue.state.slot, [], 0, 0
-        stage.unlocked.append((queue, counter, lock))
+        if queue is not at or touched is None:
+            if touched is not None:
+                stage.remove_many(touched, ids, deferred, size_bytes)
+            at, touched, ids, deferred, size_bytes = queue, stage.touch(queue), [], 0, 0
+        touched.unlocked.append((counter, lock))
         del queue.locks[counter]
-        ids.append(row_id(slot, counter))
+        ids.append(row_id(queue.slot, counter))
         deferred += lock.deferred
         size_bytes += lock.size_bytes
-    if ids:
-        stage.remove_many(at, ids, deferred, size_bytes)
+    if touched is not None:
+        stage.remove_many(touched, ids, deferred, size_bytes)
     return index + 1, lost
 
 

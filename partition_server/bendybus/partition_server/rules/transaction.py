@@ -1,8 +1,8 @@
 """Transactions: sends and settlements that are done in one commit, or not at all.
 
-The front end collects a transaction and hands it over whole, under an id. It is decided in a mark
-of its own (see `state.marks`): one part that is refused takes back all of it, and nothing else of
-the stage. Locks are checked, and numbers given, here, at its commit. The outcome is remembered
+The front end collects a transaction and hands it over whole, under an id. It is decided after a
+mark (see `state.journal`): one part that is refused takes back all of it, and nothing else of the
+stage. Locks are checked, and numbers given, here, at its commit. The outcome is remembered
 durably, like those of producers' frames: also that it was refused, so that a first try that comes
 late does not do what its repeat was told is not done.
 
@@ -37,22 +37,20 @@ def transact(turn: Turn, command: Transact) -> Transacted | None:
 
 
 def _transact(turn: Turn, command: Transact) -> Transacted:
-    producers, stage, now = turn.partition.producers, turn.stage, turn.now
+    transactions, stage, now = turn.partition.transactions, turn.stage, turn.now
     _check_name(command)
-    known = producers.transaction(command, now)
+    known = transactions.find(command, now)
     if known is not None:
         return known
     _check_now(turn, command)
     mark = turn.mark()
     outcome = _decide(turn, command)
-    if outcome.error is None:
-        turn.keep(mark)
-    else:
+    if outcome.error is not None:
         turn.take_back_to(mark)
-    producers.remember_transaction(command, outcome, now, stage.changes)
+    transactions.remember(command, outcome, now, stage.changes)
     if stage.changes.producers_forgotten and not turn.expiry_held:
         # The next opening compares its clock with the one that says when this was forgotten.
-        turn.partition.due.mark(stage, now)
+        turn.partition.due.mark(stage.changes, now)
     return outcome
 
 

@@ -10,7 +10,6 @@ room is seen when the message gets there.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from bendybus.domain import partitioning, transactions
 from bendybus.domain.entity import Entity
@@ -60,11 +59,10 @@ def _queue(turn: Turn, via: MessageQueue, destination: Entity) -> MessageQueue:
     if found is not None:
         return found
     spare = [known for known in partition.queues.transfers_of(uid) if _is_spare(partition, known)]
-    # A transaction that is refused, or not committed, takes no place. STRICTLY BEFORE it does.
-    turn.stage.on_failure.append(partial(_unmake, partition, uid, destination))
     queue = partition.queues.make_transfer(via, destination, spare=len(spare))
+    turn.stage.journal.note(_forget, partition, queue)
     partition.watch_forwarding(queue)
-    turn.stage.on_commit.append(partial(_drop_spare, partition, spare))
+    turn.stage.journal.later(_drop_spare, partition, spare)
     return queue
 
 
@@ -78,17 +76,11 @@ def _is_spare(partition: PartitionState, queue: MessageQueue) -> bool:
 
 
 def _drop_spare(partition: PartitionState, spare: Sequence[MessageQueue]) -> None:
-    """Let transfer queues go. STRICTLY AFTER the commit: until then one may not be empty yet."""
+    """Let transfer queues go. At the commit: until then one may not be empty yet."""
     for queue in spare:
         if partition.queues.at(queue.slot) is queue and _is_spare(partition, queue):
             partition.queues.drop_transfer(queue)
             _forget(partition, queue)
-
-
-def _unmake(partition: PartitionState, uid: str, destination: Entity) -> None:
-    queue = partition.queues.unmake_transfer(uid, destination)
-    if queue is not None:
-        _forget(partition, queue)
 
 
 def _forget(partition: PartitionState, queue: MessageQueue) -> None:

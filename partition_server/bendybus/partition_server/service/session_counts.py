@@ -2,7 +2,7 @@
 
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.state.answers import SessionCounts, SessionsCounted
-from bendybus.partition_server.store.session_reads import CountPlace
+from bendybus.partition_server.store.store import CountPlace
 from bendybus.v1 import receiver_pb2
 
 

@@ -7,7 +7,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store.records import Row
-from bendybus.partition_server.store.session_reads import CountPlace
+from bendybus.partition_server.store.store import CountPlace
 
 
 @dataclass(slots=True)

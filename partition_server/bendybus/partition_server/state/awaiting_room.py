@@ -11,7 +11,7 @@ as many of those behind are read, from the first of them on, when none of these 
 from typing import Final
 
 from bendybus.partition_server.state.due_times import SlotTimes
-from bendybus.partition_server.state.undo_log import UndoDict, UndoLog
+from bendybus.partition_server.state.journal import Journal, JournalDict
 
 # Known of one topic.
 WAITING_MAX: Final = 100
@@ -22,18 +22,18 @@ RETRY_MS: Final = 1_000
 class AwaitingRoom:
     """What waits in each topic, by slot."""
 
-    def __init__(self, undo: UndoLog) -> None:
-        self._undo = undo
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         # When each topic is looked at next, on the monotonic clock.
-        self.due = SlotTimes(undo)
+        self.due = SlotTimes(journal)
         # Topics that have no room.
-        self._full: UndoDict[int, None] = UndoDict(undo)
+        self._full: JournalDict[int, None] = JournalDict(journal)
         # Row id → when it was due.
-        self._waiting: dict[int, UndoDict[int, int]] = {}
+        self._waiting: dict[int, JournalDict[int, int]] = {}
         # The first of those that are not known: when it was due, and its row id.
-        self._beyond: UndoDict[int, tuple[int, int]] = UndoDict(undo)
+        self._beyond: JournalDict[int, tuple[int, int]] = JournalDict(journal)
         # What the first of a topic needs: its row id, by which version of the rules, and how much.
-        self._needs: UndoDict[int, tuple[int, int, int]] = UndoDict(undo)
+        self._needs: JournalDict[int, tuple[int, int, int]] = JournalDict(journal)
 
     def waits(self, slot: int) -> bool:
         """Whether a message of a topic waits."""
@@ -47,7 +47,7 @@ class AwaitingRoom:
         """Let a message wait, behind those that do."""
         known = self._waiting.get(slot)
         if known is None:
-            known = self._waiting[slot] = UndoDict(self._undo)
+            known = self._waiting[slot] = JournalDict(self._journal)
         if id_ in known:
             return
         if slot in self._beyond or len(known) >= WAITING_MAX:

@@ -35,11 +35,6 @@ class Deletion:
     # See `operation_memory.name_of`.
     name: bytes = b""
 
-    def end(self, stage: Stage, deleted: int) -> None:
-        """Answer, and let a repeat get the same answer."""
-        stage.answer(self.reply_to, Done(deleted))
-        stage.remember_operation(self.name, Done(deleted))
-
     def stopped(self, operations: Operations, now: Now) -> None:
         """Let a repeat get what was deleted until a step failed: it must not delete more."""
         if self.name and self.deleted:
@@ -49,7 +44,8 @@ class Deletion:
 class Deletions:
     """The batch deletes that wait for their next step."""
 
-    def __init__(self) -> None:
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
         self._waiting: deque[Deletion] = deque()
 
     def __len__(self) -> int:
@@ -80,16 +76,17 @@ class Deletions:
         return False
 
     def step(self, stage: Stage, before: Deletion, after: Deletion | None) -> None:
-        """Note that a stage is a step of a batch delete; None: its last one."""
-        stage.deletion = before
-        stage.on_commit.append(partial(self._replace, before, after))
+        """Note that a stage is a step of a batch delete; None: its last one, which answers."""
+        stage.steps.append(partial(self._failed, before, after))
+        stage.journal.later(self._replace, before, after)
 
-    def failed(self, operations: Operations, stage: Stage, error: BusError, now: Now) -> None:
-        """Answer the caller, once, that a step could not be written; it ends there."""
-        if stage.deletion is not None:
-            self._replace(stage.deletion, None)
-            stage.answers[:] = [Answer(stage.deletion.reply_to, Failed(error))]
-            stage.deletion.stopped(operations, now)
+    def _failed(
+        self, before: Deletion, after: Deletion | None, error: BusError, now: Now
+    ) -> Answer | None:
+        """Forget a batch delete whose step could not be written."""
+        self._replace(before, None)
+        before.stopped(self._operations, now)
+        return None if after is None else Answer(before.reply_to, Failed(error))
 
     def _replace(self, before: Deletion, after: Deletion | None) -> None:
         if self._waiting and self._waiting[0] is before:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.state.undo_log import UndoLog
-from bendybus.partition_server.store.pipeline_records import Lease
+from bendybus.partition_server.state.journal import Journal
+from bendybus.partition_server.store.records import Lease
 
 Key = tuple[str, SubQueue]
 
@@ -27,8 +27,8 @@ class Drain:
 class Drains:
     """The leases that a partition knows, by entity and sub-queue."""
 
-    def __init__(self, leases: Sequence[Lease], mono_ms: int, undo: UndoLog) -> None:
-        self._undo = undo
+    def __init__(self, leases: Sequence[Lease], mono_ms: int, journal: Journal) -> None:
+        self._journal = journal
         # The last one of each (sub-)queue, held or not.
         self._known: dict[Key, Lease] = {}
         self._held: dict[Key, Drain] = {}
@@ -64,7 +64,7 @@ class Drains:
 
     def renew(self, drain: Drain, mono_ms: int) -> None:
         """Let a lease that is held last for its whole duration from now."""
-        self._undo.note(setattr, drain, "until_mono_ms", drain.until_mono_ms)
+        self._journal.note(setattr, drain, "until_mono_ms", drain.until_mono_ms)
         drain.until_mono_ms = mono_ms + drain.lease.duration_ms
 
     def extend(self, gap_ms: int) -> None:
@@ -72,7 +72,7 @@ class Drains:
         for drain in self._held.values():
             drain.until_mono_ms += gap_ms
 
-    # STRICTLY AFTER the commit.
+    # At the commit.
 
     def put(self, lease: Lease, mono_ms: int) -> None:
         """Take a lease as it was committed."""

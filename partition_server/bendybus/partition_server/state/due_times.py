@@ -6,13 +6,11 @@ nothing is. Due times come from heaps and indexes, never from a scan.
 
 import heapq
 from enum import IntEnum
-from functools import partial
 from typing import Final
 
 from bendybus.partition_server.state.commands import Now
-from bendybus.partition_server.state.stage import Stage
-from bendybus.partition_server.state.undo_log import UndoLog
-from bendybus.partition_server.store.records import ClockMark, Row
+from bendybus.partition_server.state.journal import Journal
+from bendybus.partition_server.store.records import Changes, ClockMark, Row
 from bendybus.partition_server.store.store import Store
 
 # How old the clock that is noted in the file may be, while something in it waits for the clock.
@@ -45,8 +43,8 @@ class Sweep(IntEnum):
 class SlotTimes:
     """The next due time of each slot: one a slot, however often it is set."""
 
-    def __init__(self, undo: UndoLog) -> None:
-        self._undo = undo
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self._times: dict[int, int] = {}
         # In the order of time, with entries that are void.
         self._heap: list[tuple[int, int]] = []
@@ -58,7 +56,7 @@ class SlotTimes:
         """Make `slot` due at that time, unless it is due earlier."""
         known = self._times.get(slot)
         if known is None or time_ms < known:
-            self._undo.note(self._put, slot, known)
+            self._journal.note(self._put, slot, known)
             self._put(slot, time_ms)
 
     def first(self) -> tuple[int, int] | None:
@@ -69,7 +67,7 @@ class SlotTimes:
 
     def replace(self, slot: int, following_ms: int | None) -> None:
         """Replace the time of a slot; None: it is no longer due."""
-        self._undo.note(self._put, slot, self._times.get(slot))
+        self._journal.note(self._put, slot, self._times.get(slot))
         self._put(slot, following_ms)
 
     def shift(self, gap_ms: int) -> None:
@@ -93,11 +91,11 @@ class SlotTimes:
 class DueTimes:
     """Everything of one partition that becomes due by time."""
 
-    def __init__(self, undo: UndoLog, machine: str = "") -> None:
-        self._undo = undo
+    def __init__(self, journal: Journal, machine: str = "") -> None:
+        self._journal = journal
         # Monotonic times of the earliest ends of locks, wall times of the oldest keys' ends.
-        self.lock_ends = SlotTimes(undo)
-        self.key_ends = SlotTimes(undo)
+        self.lock_ends = SlotTimes(journal)
+        self.key_ends = SlotTimes(journal)
         self.next_expiry_ms: int | None = None
         self.next_activation_ms: int | None = None
         # Everything up to here is gone, locked, or of a deleted queue.
@@ -148,7 +146,7 @@ class DueTimes:
 
     def _note(self) -> None:
         """Note the cursors, which are about to change."""
-        self._undo.note(
+        self._journal.note(
             self._restore,
             self.expired_to,
             self.next_expiry_ms,
@@ -166,13 +164,11 @@ class DueTimes:
         self.expired_to, self.next_expiry_ms = expired_to, next_expiry_ms
         self.activated_to, self.next_activation_ms = activated_to, next_activation_ms
 
-    def mark(self, stage: Stage, now: Now) -> None:
+    def mark(self, changes: Changes, now: Now) -> None:
         """Note the clocks in the file, for the next opening to compare its own with."""
-        if stage.changes.seen is not None:
-            return
-        seen = ClockMark(now.wall_ms, now.mono_ms, self._machine)
-        stage.changes.seen = seen
-        stage.on_commit.append(partial(setattr, self, "_marked", seen))
+        if changes.seen is None:
+            changes.seen = ClockMark(now.wall_ms, now.mono_ms, self._machine)
+            self._journal.later(setattr, self, "_marked", changes.seen)
 
     def waits(self, now: Now, *, expiry_held: bool) -> list[tuple[Sweep, int]]:
         """Return in how many ms each sweep has something to do; those without are left out."""

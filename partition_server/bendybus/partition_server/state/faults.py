@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from bendybus.domain import lock_token
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state.undo_log import UndoDict, UndoLog
+from bendybus.partition_server.state.journal import Journal, JournalDict
 
 # Until work that raised is done again: doubled each time, up to the most.
 PAUSE_MS: Final = 1_000
@@ -48,14 +48,14 @@ class _Pause(NamedTuple):
 class Faults:
     """The faults of a partition since its file was opened."""
 
-    def __init__(self, undo: UndoLog) -> None:
+    def __init__(self, journal: Journal) -> None:
         # Not yet taken by the shell.
         self.noted: list[Fault] = []
         # Sweeps that wait, by kind: until when, on the monotonic clock. None: deleted queues.
-        self.held: UndoDict[Any, int] = UndoDict(undo)
+        self.held: JournalDict[Any, int] = JournalDict(journal)
         # What sweeps passed over, by kind: the earliest of their times, and when to look again.
-        self.skipped: UndoDict[Any, tuple[int, int]] = UndoDict(undo)
-        self._pauses: UndoDict[Any, _Pause] = UndoDict(undo)
+        self.skipped: JournalDict[Any, tuple[int, int]] = JournalDict(journal)
+        self._pauses: JournalDict[Any, _Pause] = JournalDict(journal)
 
     def note(self, work: str, entity: str, error: Exception) -> None:
         """Note a fault, for the shell."""

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bendybus.partition_server.state import forward_pauses
+from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.due_times import SlotTimes
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_queue import MessageQueue
-from bendybus.partition_server.state.undo_log import UndoLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class Refusal:
 class Forwards:
     """The forwarding queues of one partition, by slot."""
 
-    def __init__(self, refused_ms: int, undo: UndoLog) -> None:
+    def __init__(self, refused_ms: int, journal: Journal) -> None:
         """`refused_ms`: how long a refusal lasts before the message is set aside."""
         self.refused_ms = refused_ms
         self.sources: set[int] = set()
         # Monotonic times of the next looks.
-        self.due = SlotTimes(undo)
+        self.due = SlotTimes(journal)
         self._refusals: dict[int, Refusal] = {}
         # What is waited for that is no refusal, by slot: messages are never set aside for it.
         self._waits: dict[int, Refusal] = {}
@@ -89,12 +89,12 @@ class Forwards:
         lasts_ms = 0
         if known is not None and known.code == code:
             lasts_ms = now_mono_ms - known.since_mono_ms
-        pause_ms = forward_pauses.retry_ms(lasts_ms, len(self._refusals))
+        wait_ms = lanes.pause_ms(lasts_ms, len(self._refusals))
         left_ms = self.refused_ms - lasts_ms
         # Never later than what waits is to be set aside.
-        return min(pause_ms, left_ms) if left_ms > 0 else pause_ms
+        return min(wait_ms, left_ms) if left_ms > 0 else wait_ms
 
-    # STRICTLY AFTER the commit of a look.
+    # At the commit of a look.
 
     def looked(
         self,

@@ -16,11 +16,14 @@ from itertools import islice
 from typing import Any, Final
 
 from bendybus.domain import limits
-from bendybus.partition_server.state import forward_pauses
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.store.records import SLOT_SHIFT, ForwardSource
 
+RETRY_MS: Final = 1_000
+RETRY_MS_MAX: Final = 10_000
+# Where many destinations refuse, each is tried less often.
+SHARE_MS: Final = 5
 # Beyond this, nothing more is taken from the queue until the lane gets on; less where many queues
 # forward.
 PARKED_MAX: Final = 2_000
@@ -82,9 +85,9 @@ class Lane:
         """Return when to try its partition again, 0 if that takes messages."""
         if self.bug_since_mono_ms is not None:
             # The next message may not meet it.
-            return forward_pauses.RETRY_MS
+            return RETRY_MS
         since_ms = self.full_since_mono_ms
-        return 0 if since_ms is None else forward_pauses.retry_ms(now_mono_ms - since_ms)
+        return 0 if since_ms is None else pause_ms(now_mono_ms - since_ms)
 
     def is_waiting(self) -> bool:
         """Whether there is something to send, and no frame on its way."""
@@ -128,10 +131,10 @@ class ForwardOutcome:
 class Lanes:
     """The lanes of all queues of a partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, choices: dict[int, int]) -> None:
+        """`choices`: the partition that was chosen for a message without a key, by id."""
         self._by_slot: dict[int, dict[int, Lane]] = {}
-        # The partition that was chosen for a message without a key, by id; see forward_choices.
-        self.choices: dict[int, int] = {}
+        self.choices = choices
         # By partition: frames on their way there, their bytes, and queues that wait to send more.
         self._frames: Counter[int] = Counter()
         self._bytes: Counter[int] = Counter()
@@ -158,7 +161,7 @@ class Lanes:
         """Note a queue that has a frame for a partition to which none may go now."""
         self._waiting.setdefault(partition, {})[slot] = None
 
-    # STRICTLY AFTER the commit
+    # At the commit
 
     def forget_choices(self, slot: int) -> None:
         """Forget the partitions that were chosen for messages of a slot that is removed."""
@@ -188,3 +191,12 @@ class Lanes:
         for partition, lane in self._by_slot.pop(slot, {}).items():
             if lane.in_flight:
                 self.landed(lane, partition)
+
+
+def pause_ms(refuses_for_ms: int, refusing: int = 1) -> int:
+    """Return when to try a destination again that refuses, one of as many.
+
+    The longer it refuses, the later: a quarter of that time, so that messages wait little longer
+    than they have to.
+    """
+    return min(RETRY_MS_MAX, max(RETRY_MS, refuses_for_ms // 4, refusing * SHARE_MS))

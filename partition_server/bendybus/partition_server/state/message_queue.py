@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.sub_queue import DEAD_LETTERS
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.ready_set import ReadySet, ReadyWindow
-from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.state.window_memory import WindowMemory
 from bendybus.partition_server.store.records import SlotState
 
@@ -38,8 +38,8 @@ class MessageQueue:
     # lock; see `watch_lock`.
     lock_ends: list[tuple[int, list[tuple[int, int]]]] = field(default_factory=list)
     noted: int = 0
-    # Of the partition: what ends of locks were before they changed.
-    undo: UndoLog = field(default_factory=UndoLog)
+    # Of the partition.
+    journal: Journal = field(default_factory=Journal)
     # The same: what its window may take.
     windows: WindowMemory = field(default_factory=WindowMemory)
     last_used_mono_ms: int = 0
@@ -93,7 +93,7 @@ class MessageQueue:
 
     def extend_lock(self, counter: int, lock: Lock, until_mono_ms: int) -> None:
         """Let a lock of one message last until then."""
-        self.undo.note(self._set_lock, counter, lock, lock.until_mono_ms)
+        self.journal.note(self._set_lock, counter, lock, lock.until_mono_ms)
         self._set_lock(counter, lock, until_mono_ms)
 
     def _set_lock(self, counter: int, lock: Lock, until_mono_ms: int) -> None:

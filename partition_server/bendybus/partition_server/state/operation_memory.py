@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bendybus.domain import errors, limits
-from bendybus.partition_server.state import shares
+from bendybus.partition_server.state import outcomes, shares
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import (
     CancelScheduled,
@@ -18,6 +18,7 @@ from bendybus.partition_server.state.commands import (
     Now,
     ReceiveDeferred,
 )
+from bendybus.partition_server.state.outcomes import Bounds
 
 Outcome = TypeVar("Outcome")
 AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
@@ -80,17 +81,28 @@ class Operations:
                     "names an operation of another kind. Give each operation a name of its own.",
                 )
             return found.value
-        forgot_ms = max(self._opened_mono_ms, window.forgot_until_mono_ms if window else 0)
-        if age_ms > 0 and now.mono_ms - age_ms <= forgot_ms:
+        if outcomes.may_be_forgotten(self, _entity_of(name), age_ms, now):
             raise errors.OutcomeUnknown(
-                "outcome unknown: the partition was reopened "
-                "since then, or many operations on this entity followed it. Check whether it was "
-                "done.",
+                "outcome unknown: the partition was reopened since then, or many operations on "
+                "this entity followed it. Check whether it was done."
             )
         return None
 
+    def bounds(self) -> Bounds:
+        """Return what the memory may take."""
+        return Bounds(OPERATIONS_MAX, BYTES_MAX, AGE_MS_MAX)
+
+    def used(self) -> tuple[int, int]:
+        """Return what it takes."""
+        return self._count, self._bytes
+
+    def unknown_before(self, user: bytes, now: Now) -> int:
+        """Return until when something of an entity may be forgotten."""
+        window = self._windows.get(user)
+        return max(self._opened_mono_ms, window.forgot_until_mono_ms if window else 0)
+
     def remember(self, name: bytes, value: Any, now: Now) -> None:
-        """Note an outcome, STRICTLY AFTER its commit."""
+        """Note an outcome that is committed."""
         entity = _entity_of(name)
         window = self._windows.setdefault(entity, _Window())
         self._windows.move_to_end(entity)

@@ -1,6 +1,6 @@
 """Everything that a partition knows since its file was opened; the rules read and change it.
 
-Changes of what is durable go through a `Stage` and can be taken back; see there.
+What changes goes through its `Journal` and can be taken back; see there.
 """
 
 from collections.abc import Callable
@@ -20,20 +20,21 @@ from bendybus.partition_server.state.deletions import Deletions
 from bendybus.partition_server.state.drains import Drains
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
 from bendybus.partition_server.state.faults import Faults
-from bendybus.partition_server.state.fence_places import FencePlaces
 from bendybus.partition_server.state.forwards import Forwards
-from bendybus.partition_server.state.held_messages import HeldMessages
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.lanes import Lanes
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.open_streams import OpenStreams
 from bendybus.partition_server.state.operation_memory import Operations
+from bendybus.partition_server.state.places import FencePlaces, HeldMessages
 from bendybus.partition_server.state.producer_memory import Producers
 from bendybus.partition_server.state.publications import Publications
 from bendybus.partition_server.state.queues import Queues
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.settler_memory import Settlers
+from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.topics import Topics
-from bendybus.partition_server.state.undo_log import UndoLog
+from bendybus.partition_server.state.transaction_outcomes import Transactions
 from bendybus.partition_server.state.unfinished_work import Unfinished
 from bendybus.partition_server.state.window_memory import WindowMemory
 from bendybus.partition_server.store.store import Opened, Store
@@ -67,19 +68,18 @@ class PartitionState:
         self.boot = opened.boot
         self.store = store
         self.clock_ms = clock_ms
-        # Of all that is due at some time.
-        self.undo = undo = UndoLog()
+        # Of the stage that is being decided.
+        self.journal = journal = Journal()
         self.clock = ClockGuard(now, hold_ms=clock_hold_ms, seen=opened.seen, machine=machine)
         self.new_id = new_id
         self.catalogue = Catalogue(opened.fingerprint, opened.entities)
         self.topics = Topics()
-        self.forwards = Forwards(forward_refused_ms, undo)
-        self.lanes = Lanes()
-        self.lanes.choices = store.forwards.choices()
-        self.held = HeldMessages(undo)
-        self.fence_places = FencePlaces(undo)
-        self.awaiting = AwaitingRoom(undo)
-        self.faults = Faults(undo)
+        self.forwards = Forwards(forward_refused_ms, journal)
+        self.lanes = Lanes(store.forwards.choices())
+        self.held = HeldMessages(journal)
+        self.fence_places = FencePlaces(journal)
+        self.awaiting = AwaitingRoom(journal)
+        self.faults = Faults(journal)
         # Takes frames for other partitions; None: there is no way to them.
         self.forward_link: Any = None
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
@@ -87,10 +87,10 @@ class PartitionState:
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
         self.lock_generation = now.wall_ms & lock_token.GENERATION_MASK
         self.windows = WindowMemory()
-        self.queues = Queues(self.index, undo, self.windows)
-        self.due = DueTimes(undo, machine)
+        self.queues = Queues(self.index, journal, self.windows)
+        self.due = DueTimes(journal, machine)
         self.streams = OpenStreams()
-        self.drains = Drains(opened.leases, now.mono_ms, undo)
+        self.drains = Drains(opened.leases, now.mono_ms, journal)
         # Streams that are told of changes to the catalogue.
         self.watchers: list[Any] = []
         self.fenced_until: dict[str, int] = {}
@@ -100,11 +100,12 @@ class PartitionState:
             opened.producers,
             now,
             opened.producers_unknown,
-            undo,
+            journal,
             clock_in_doubt=self.clock.expiry_held(now) or opened.seen is None,
         )
+        self.transactions = Transactions(self.producers)
         # What goes on in later turns.
-        self.deletions = Deletions()
+        self.deletions = Deletions(self.operations)
         self.unfinished = Unfinished()
         self.publications = Publications()
         # Slots that have more to deliver, or to look at, than fitted into the last turn.
@@ -126,6 +127,11 @@ class PartitionState:
         for queue in self.queues:
             self.watch_forwarding(queue)
         self.start_over()
+
+    def begin_stage(self) -> Stage:
+        """Return an empty stage; what was decided before it is committed, or taken back."""
+        self.journal.begin()
+        return Stage(self.journal, self.due)
 
     def begin_turn(self) -> None:
         """Let commands and deliveries have their whole budgets again."""
@@ -225,7 +231,7 @@ class PartitionState:
         return self._collect_mono_ms - now.mono_ms
 
     def no_garbage(self) -> None:
-        """Note that every body has messages again. STRICTLY AFTER the commit of a collection."""
+        """Note that every body has messages again; at the commit of a collection."""
         self.store.bodies.has_garbage = False
         self._collect_mono_ms = None
 

@@ -22,13 +22,14 @@ from typing import Final, NamedTuple
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state import producer_outcomes, transaction_outcomes
-from bendybus.partition_server.state.answers import Appended, Failed, Transacted
+from bendybus.partition_server.state import outcomes, producer_outcomes
+from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.batch import Batch
-from bendybus.partition_server.state.commands import Append, Now, Transact
+from bendybus.partition_server.state.commands import Append, Now
+from bendybus.partition_server.state.journal import Journal, JournalDict
+from bendybus.partition_server.state.outcomes import Bounds
 from bendybus.partition_server.state.repeat_windows import ENTRY_BYTES as ENTRY_BYTES
 from bendybus.partition_server.state.repeat_windows import RepeatWindows
-from bendybus.partition_server.state.undo_log import UndoDict, UndoLog
 from bendybus.partition_server.store.records import Changes, ProducerEntry
 
 ENTRIES_MAX: Final = 65_536
@@ -38,8 +39,6 @@ BYTES_MAX: Final = 24 * 1024 * 1024
 PARTS_MAX: Final = 256
 # Entries are forgotten this many at a time.
 FORGET_STEP: Final = 1_024
-# Of a transaction's entry, beside its id as producer: no frame has it, whatever a client names one.
-TRANSACTION_SEQUENCE: Final = -1
 # Five times what a send may take by default.
 AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
 
@@ -73,26 +72,26 @@ class Producers:
         entries: Iterable[ProducerEntry],
         now: Now,
         unknown_before_ms: Mapping[str, int],
-        undo: UndoLog,
+        journal: Journal,
         *,
         clock_in_doubt: bool = False,
     ) -> None:
         """`clock_in_doubt`: the wall clock may not tell how long ago something was forgotten."""
         # When each was stored is by this process's monotonic clock: no jump of the wall clock
         # matters. Their age counts from now on: one that jumped meanwhile makes none too old.
-        self._windows = RepeatWindows(undo)
+        self._windows = RepeatWindows(journal)
         for entry in entries:
             self._windows.add(producer_outcomes.entity_of(entry), entry, now.mono_ms)
         # By entity; "": what was first tried before this may be forgotten of any entity. A mark
         # from the future (the clock was wrong then), or a clock in doubt, means: everything before
         # this opening.
-        self._unknown: UndoDict[str, Unknown] = UndoDict(undo)
+        self._unknown: JournalDict[str, Unknown] = JournalDict(journal)
         for uid, wall_ms in unknown_before_ms.items():
             age_ms = 0 if clock_in_doubt else max(0, now.wall_ms - wall_ms)
             if wall_ms:
                 self._unknown[uid] = Unknown(wall_ms, now.mono_ms - age_ms)
         # Entities that are deleted and still remembered: they are forgotten first.
-        self._gone: UndoDict[str, None] = UndoDict(undo)
+        self._gone: JournalDict[str, None] = JournalDict(journal)
 
     def uids(self) -> list[str]:
         """Return the entities of which something is remembered."""
@@ -112,7 +111,8 @@ class Producers:
         """
         if not command.producer_id:
             return None
-        _check_spans(command)
+        if command.spans:
+            _check_spans(command)
         entries = self._windows.named(command.producer_id, command.producer_sequence)
         known = _look_up(command, entries) if entries else None
         if known is not None and known.rest is None:
@@ -122,34 +122,31 @@ class Producers:
                 f"frame {command.producer_sequence} was sent in {len(entries)} parts already, as "
                 "many as are remembered. Send the rest under another frame_id."
             )
-        self._check_age(command, now, "this frame", "the messages may or may not be stored")
+        if command.age_ms and outcomes.may_be_forgotten(
+            self, command.entity.uid, command.age_ms, now
+        ):
+            raise unknown("this frame", command.age_ms, "the messages may or may not be stored")
         return known
 
-    def _check_age(self, command: Append | Transact, now: Now, what: str, may: str) -> None:
-        age_ms = command.age_ms
-        if not age_ms:
-            return
-        unknown, began_mono_ms = self._unknown, now.mono_ms - age_ms
-        if age_ms > AGE_MS_MAX or (
-            # Usually nothing was forgotten.
-            unknown
-            and (
-                began_mono_ms <= unknown.get("", _NEVER).mono_ms
-                or began_mono_ms <= unknown.get(command.entity.uid, _NEVER).mono_ms
-            )
-        ):
-            raise errors.OutcomeUnknown(
-                f"the first try of {what} was {age_ms / 1000:.0f} s ago, and its outcome is no "
-                f"longer known here: {may}."
-            )
+    def bounds(self) -> Bounds:
+        """Return what the memory may take: some more between two times that it forgets."""
+        return Bounds(ENTRIES_MAX + FORGET_STEP, BYTES_MAX, AGE_MS_MAX)
 
-    def refused(
-        self, command: Append | Transact, error: BusError, now: Now
-    ) -> Appended | Transacted | Failed:
+    def used(self) -> tuple[int, int]:
+        """Return what it takes."""
+        return self._windows.count, self._windows.size_bytes
+
+    def unknown_before(self, user: str, now: Now) -> int:
+        """Return until when something of an entity may be forgotten."""
+        unknown, known_ms = self._unknown, now.mono_ms - AGE_MS_MAX - 1
+        # Usually nothing was forgotten.
+        if not unknown:
+            return known_ms
+        return max(known_ms, unknown.get("", _NEVER).mono_ms, unknown.get(user, _NEVER).mono_ms)
+
+    def refused(self, command: Append, error: BusError, now: Now) -> Appended | Failed:
         """Return what to answer to a command that finds no room: what is stored is told so."""
         with contextlib.suppress(BusError):
-            if isinstance(command, Transact):
-                return self.transaction(command, now) or Failed(error)
             known = self.find(command, now)
             if known is not None:
                 return refuse_rest(command, known, error)
@@ -161,30 +158,16 @@ class Producers:
             position = command.spans[0] if command.spans else 0
             text = producer_outcomes.to_text(command, outcome)
             name = (command.producer_id, command.producer_sequence, position)
-            self._note(command.entity.uid, name, text, now, changes)
+            self.note(command.entity.uid, name, text, now, changes)
 
-    def transaction(self, command: Transact, now: Now) -> Transacted | None:
-        """Return the outcome of a transaction that was decided before, None for a new one.
+    def named(self, producer_id: bytes, sequence: int) -> Sequence[ProducerEntry]:
+        """Return what is remembered under a name, in the order of the commits."""
+        return self._windows.named(producer_id, sequence)
 
-        Raises OutcomeUnknown when it is a repeat of something too old to be known.
-        """
-        for entry in self._windows.named(command.transaction_id, TRANSACTION_SEQUENCE):
-            return transaction_outcomes.read(entry.outcome)
-        self._check_age(command, now, "this transaction", "it may or may not be done")
-        return None
-
-    def remember_transaction(
-        self, command: Transact, outcome: Transacted, now: Now, changes: Changes
-    ) -> None:
-        """Note the outcome of a transaction in memory and in what is committed with it."""
-        uid = command.entity.uid
-        text = transaction_outcomes.to_text(outcome, uid)
-        name = (command.transaction_id, TRANSACTION_SEQUENCE, 0)
-        self._note(uid, name, text, now, changes)
-
-    def _note(
+    def note(
         self, uid: str, name: tuple[bytes, int, int], outcome: str, now: Now, changes: Changes
     ) -> None:
+        """Remember an outcome, in memory and in the transaction; forget what is too much."""
         windows, (producer_id, sequence, position) = self._windows, name
         shared_id = windows.name(producer_id)
         entry = ProducerEntry(
@@ -223,7 +206,7 @@ class Producers:
         for uid in islice(uids, FORGET_STEP):
             oldest = windows.oldest(uid)
             if oldest is None or oldest.id >= changes.producers[0].id:
-                # STRICTLY older than this transaction's own.
+                # Never this transaction's own.
                 break
             entry, at_mono_ms = windows.forget(uid)
             changes.producers_forgotten.append(entry.id)
@@ -239,6 +222,14 @@ class Producers:
             # So that the file says whose times are known one by one.
             base = self._unknown.get("", _NEVER).wall_ms
             changes.producers_unknown.append(("", base))
+
+
+def unknown(what: str, age_ms: int, may: str) -> BusError:
+    """Return the error for an outcome that may be forgotten."""
+    return errors.OutcomeUnknown(
+        f"the first try of {what} was {age_ms / 1000:.0f} s ago, and its outcome is no "
+        f"longer known here: {may}."
+    )
 
 
 def merge(command: Append, known: Known, rest: Appended) -> Appended:
@@ -318,9 +309,9 @@ def pick(command: Append, chosen: Sequence[int]) -> Append:
 
 def _check_spans(command: Append) -> None:
     spans = command.spans
-    if spans and (len(spans) % 2 or sum(spans[1::2]) != len(command.batch.payloads)):
+    if len(spans) % 2 or sum(spans[1::2]) != len(command.batch.payloads):
         raise errors.InvalidArgument("spans", "must add up to the messages of the batch.")
-    if spans and max(map(add, spans[::2], spans[1::2])) > limits.FRAME_MESSAGES_MAX:
+    if max(map(add, spans[::2], spans[1::2])) > limits.FRAME_MESSAGES_MAX:
         raise errors.InvalidArgument(
             "spans", f"must end within the {limits.FRAME_MESSAGES_MAX} messages of a frame."
         )

@@ -13,7 +13,6 @@ stored.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from bendybus.domain import errors, limits
@@ -197,20 +196,20 @@ class Publications:
         self._staged[slot] = self._staged.get(slot, 0) + 1
         if waiting.key is not None:
             self._keys.add(waiting.key)
-        stage.on_commit.append(partial(self._parked, slot, waiting))
-        stage.on_failure.append(partial(self._unstaged, slot, waiting))
+        stage.journal.later(self._parked, slot, waiting)
+        stage.journal.note(self._unstaged, slot, waiting)
 
     def move(self, stage: Stage, slot: int, waiting: Waiting) -> None:
         """Let something go on in the line of another topic."""
-        stage.on_commit.append(partial(self._moved, slot, waiting))
+        stage.journal.later(self._moved, slot, waiting)
 
     def ended(self, stage: Stage, slot: int, waiting: Waiting, outcome: Any) -> None:
-        """Answer what waited and is at its end. STRICTLY AFTER the commit."""
-        stage.on_commit.append(partial(self._ended, stage, slot, waiting, outcome))
+        """Answer what waited and is at its end."""
+        stage.journal.later(self._ended, stage, slot, waiting, outcome)
 
     def next_topic(self, stage: Stage, slot: int) -> None:
         """Let the other topics have their turn."""
-        stage.on_commit.append(partial(self._rotate, slot))
+        stage.journal.later(self._rotate, slot)
 
     def failed(self, error: BusError) -> list[Answer]:
         """Forget what callers wait for; return what to tell them: nothing more is stored."""

@@ -11,9 +11,9 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import OF_KIND, ON_NEED, SubQueue
 from bendybus.partition_server.state.catalogue import Catalogue
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.session_queue import SessionQueue
-from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.state.window_memory import WindowMemory
 from bendybus.partition_server.store.records import SLOT_MAX, SlotState
 
@@ -21,9 +21,9 @@ from bendybus.partition_server.store.records import SLOT_MAX, SlotState
 class Queues:
     """Every queue that holds, or may hold, messages of this partition."""
 
-    def __init__(self, partition: int, undo: UndoLog, windows: WindowMemory) -> None:
+    def __init__(self, partition: int, journal: Journal, windows: WindowMemory) -> None:
         self._partition = partition
-        self._undo = undo
+        self._journal = journal
         self._windows = windows
         self._by_slot: dict[int, MessageQueue] = {}
         self._by_uid: dict[str, dict[SubQueue, MessageQueue]] = {}
@@ -103,22 +103,6 @@ class Queues:
         del self._transfers[queue.entity.uid][queue.state.destination]
         self._drop(queue)
 
-    def unmake_transfer(self, uid: str, destination: Entity) -> MessageQueue | None:
-        """Take back `make_transfer`, however far it came; return the queue, None if it made none.
-
-        Nothing of the queue was committed.
-        """
-        of_entity = self._transfers.get(uid, {})
-        queue = of_entity.pop(destination.uid, None)
-        if not of_entity:
-            self._transfers.pop(uid, None)
-        if queue is None:
-            return None
-        self._by_slot.pop(queue.slot, None)
-        if queue.slot == self._slots_end - 1:
-            self._slots_end = queue.slot
-        return queue
-
     def uids(self) -> list[str]:
         """Return the entities that have queues here."""
         return list(self._by_uid)
@@ -180,9 +164,22 @@ class Queues:
     ) -> MessageQueue:
         slot = SlotState(self._free_slot(), entity.uid, sub_queue, destination=destination)
         made = self._queue(slot, entity, mono_ms)
+        self._journal.note(self._unmake, made, self._slots_end)
         self._put(made)
         self._slots_end = max(self._slots_end, slot.slot + 1)
         return made
+
+    def _unmake(self, queue: MessageQueue, slots_end: int) -> None:
+        """Take back `_make`, however far it came; nothing of the queue was committed."""
+        state, self._slots_end = queue.state, slots_end
+        self._by_slot.pop(queue.slot, None)
+        if state.sub_queue is SubQueue.TRANSFER:
+            of_entity = self._transfers.get(state.uid, {})
+            of_entity.pop(state.destination, None)
+            if not of_entity:
+                self._transfers.pop(state.uid, None)
+        else:
+            self._by_uid.get(state.uid, {}).pop(state.sub_queue, None)
 
     def _put(self, queue: MessageQueue) -> None:
         state = queue.state
@@ -207,4 +204,6 @@ class Queues:
         slot.has_copies = entity.kind is EntityKind.SUBSCRIPTION
         slot.by_session = entity.description.requires_session and slot.sub_queue is SubQueue.MAIN
         made = SessionQueue if slot.by_session else MessageQueue
-        return made(slot, entity, undo=self._undo, windows=self._windows, last_used_mono_ms=mono_ms)
+        return made(
+            slot, entity, journal=self._journal, windows=self._windows, last_used_mono_ms=mono_ms
+        )

@@ -109,7 +109,7 @@ class ReadyWindow:
     def empty(self) -> None:
         """Give the memory back: what the window has is read again when it is its turn."""
         if self.window:
-            # What was taken from it is before its first row. STRICTLY BEFORE that is gone.
+            # What was taken from it is before its first row.
             self._rewound = max(self._rewound, self.loaded)
             self.loaded = self.window[0].counter - 1
             self.returned = [counter for counter in self.returned if counter <= self.loaded]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from bendybus.partition_server.state import shares
-from bendybus.partition_server.state.undo_log import UndoLog
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.store.records import ProducerEntry
 
 # What an entry costs in memory beside its outcome, roughly.
@@ -43,8 +43,8 @@ class Window:
 class RepeatWindows:
     """The windows of all entities, by UID; "": of entries that do not say of which they are."""
 
-    def __init__(self, undo: UndoLog) -> None:
-        self._undo = undo
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self._windows: dict[str, Window] = {}
         self._producers: dict[bytes, _Producer] = {}
         self.count = self.size_bytes = 0
@@ -81,7 +81,7 @@ class RepeatWindows:
         order: Sequence[ProducerEntry] = window.order if window else ()
         size_bytes = window.size_bytes if window else 0
         sizes = len(order), size_bytes, self.count, self.size_bytes, self.last_id
-        self._undo.note(self._restore, uid, sizes, entry, known)
+        self._journal.note(self._restore, uid, sizes, entry, known)
         if window is None:
             window = self._windows[uid] = Window()
         if entry.id > self.last_id:
@@ -99,7 +99,7 @@ class RepeatWindows:
         window = self._windows[uid]
         entry, at_mono_ms = window.order[0], window.times_ms[0]
         known = self._known(entry)
-        self._undo.note(self._restore_first, *self._sizes(uid), entry, known, at_mono_ms)
+        self._journal.note(self._restore_first, *self._sizes(uid), entry, known, at_mono_ms)
         window.order.popleft()
         window.times_ms.popleft()
         self._count(window, entry, -1)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bendybus.partition_server.state.entity_ref import EntityRef, OfStream
-from bendybus.partition_server.store.session_reads import CountPlace
+from bendybus.partition_server.store.store import CountPlace
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ class SessionLock:
     kept_until_mono_ms: int = 0
     # How often its receiver was served: once at first, and since each time that it attached.
     attachment: int = 1
-    # The lock is given up or over; what is left is to make that known, STRICTLY AFTER the commit.
+    # The lock is given up or over; what is left is to make that known, at the commit.
     ended: bool = False
     # What was read of the session's messages, up to this counter, and whether there may be more.
     loaded: int = 0

@@ -95,7 +95,7 @@ class SessionQueue(MessageQueue):
 
     def extend_session(self, session: SessionLock, until_mono_ms: int) -> None:
         """Let a session's lock, and those of its messages, last until then."""
-        self.undo.note(self._set_session, session, session.until_mono_ms)
+        self.journal.note(self._set_session, session, session.until_mono_ms)
         self._set_session(session, until_mono_ms)
 
     def _set_session(self, session: SessionLock, until_mono_ms: int) -> None:

@@ -11,6 +11,8 @@ from typing import Final
 from bendybus.domain import limits, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state import shares
+from bendybus.partition_server.state.commands import Now
+from bendybus.partition_server.state.outcomes import Bounds
 from bendybus.partition_server.state.shares import Shares
 
 AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
@@ -44,7 +46,7 @@ class Settlers:
     def remember(
         self, settler_id: bytes, disposition: Disposition, tokens: bytes, now_mono_ms: int
     ) -> None:
-        """Note what is settled, STRICTLY AFTER its commit."""
+        """Note what is settled and committed."""
         if disposition not in _REMEMBERED or not tokens:
             return
         frames = self._frames.get(settler_id)
@@ -112,9 +114,19 @@ class Settlers:
                 found.update(token for token in wanted - found if _holds(tokens, token))
         return found
 
-    def size_bytes(self) -> int:
-        """Return what the memory takes."""
-        return self._shares.total
+    def bounds(self) -> Bounds:
+        """Return what the memory may take."""
+        return Bounds(BYTES_MAX // ENTRY_BYTES, BYTES_MAX, AGE_MS_MAX)
+
+    def used(self) -> tuple[int, int]:
+        """Return what it takes."""
+        return sum(map(len, self._frames.values())), self._shares.total
+
+    def unknown_before(self, user: int, now: Now) -> int:
+        """Return until when something of a queue may be forgotten: its tokens are void by then,
+        or its receivers have settled so much since that they wait for no answer to it.
+        """
+        return now.mono_ms - AGE_MS_MAX - 1
 
     def _count(self, settler_id: bytes, size_bytes: int) -> None:
         self._sizes[settler_id] = self._sizes.get(settler_id, 0) + size_bytes

@@ -1,13 +1,11 @@
 """What one turn of a partition decides before it is committed.
 
-Rules change the partition's figures at once and note in the stage how to take that back; what
-readers and receivers see (windows, hot heads, answers) is changed only by `Partition.apply`,
-STRICTLY AFTER the commit.
+Rules change the partition's figures at once and what others read at the commit; both through the
+journal, which takes back what is not committed. Rules only append to what a stage holds.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from bendybus.domain import errors, sequence_number
@@ -15,10 +13,10 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Delivered, Failed, SessionResult, Settled
 from bendybus.partition_server.state.commands import Command, Now
+from bendybus.partition_server.state.due_times import DueTimes
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
-from bendybus.partition_server.state.operation_memory import Operations
-from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.store.copies import Copies
 from bendybus.partition_server.store.records import (
     Changes,
@@ -29,9 +27,6 @@ from bendybus.partition_server.store.records import (
     State,
 )
 
-# Of `SlotState.figures`.
-_SIZE: Final = 4
-
 
 class Answer(NamedTuple):
     """A value for a caller."""
@@ -40,28 +35,59 @@ class Answer(NamedTuple):
     value: Any
 
 
+_Before = tuple[Figures, tuple[bool, bool, int], tuple[int, int, int, int]]
+
+
 @dataclass(slots=True)
 class Touched:
-    """A slot that this stage changes: what it was before."""
+    """A queue that a stage changes; at the commit, its window learns of it."""
 
     queue: MessageQueue
-    figures: Figures
+    # Before the stage: its size, and whether its window reached its end.
+    size_bytes: int
     caught_up: bool
+    # Its figures are to be written.
+    counted: bool = False
     # Something was moved here, whose payload is only in the file: the window reads it from there.
     cold: bool = False
-    # What was appended, in order.
+    # What was appended, in order; locks that are taken away; those of them whose messages can be
+    # received again; ACTIVE rows that were not locked and are gone.
     fresh: list[Row] = field(default_factory=list)
+    unlocked: list[tuple[int, Lock]] = field(default_factory=list)
+    returned: list[tuple[int, Lock]] = field(default_factory=list)
+    vanished: list[int] = field(default_factory=list)
+    # The journal's length when this was noted last.
+    noted: int = 0
 
-    @property
-    def size_bytes(self) -> int:
-        """The size before."""
-        return self.figures[_SIZE]
+    def before(self) -> _Before:
+        """Return what restores it as it is now."""
+        lengths = len(self.fresh), len(self.unlocked), len(self.returned), len(self.vanished)
+        return self.queue.state.figures(), (self.counted, self.cold, self.noted), lengths
+
+    def restore(
+        self,
+        figures: Figures,
+        values: tuple[bool, bool, int] = (False, False, 0),
+        lengths: tuple[int, int, int, int] = (0, 0, 0, 0),
+    ) -> None:
+        """Take back what came since `before`."""
+        queue = self.queue
+        queue.state.restore(figures)
+        self.counted, self.cold, self.noted = values
+        fresh, unlocked, returned, vanished = lengths
+        for counter, lock in reversed(self.unlocked[unlocked:]):
+            queue.locks[counter] = lock
+            queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
+        del self.fresh[fresh:], self.unlocked[unlocked:]
+        del self.returned[returned:], self.vanished[vanished:]
 
 
 @dataclass(slots=True)
 class Stage:
     """The decisions of one turn."""
 
+    journal: Journal
+    due: DueTimes
     changes: Changes = field(default_factory=Changes)
     answers: list[Answer] = field(default_factory=list)
     # Reads and asks: looked at after the commit, so that they see what is committed.
@@ -69,37 +95,75 @@ class Stage:
     touched: dict[int, Touched] = field(default_factory=dict)
     # Queues that may have messages for their asks once this is committed, by slot.
     served: dict[int, MessageQueue] = field(default_factory=dict)
-    unlocked: list[tuple[MessageQueue, int, Lock]] = field(default_factory=list)
-    returned: list[tuple[MessageQueue, int, Lock]] = field(default_factory=list)
-    # ACTIVE rows that were not locked and are gone.
-    vanished: list[tuple[MessageQueue, int]] = field(default_factory=list)
     keys: dict[tuple[int, str], int] = field(default_factory=dict)
-    # What is done STRICTLY AFTER the commit; and what undoes, when it fails, what rules changed at
-    # once. What is in the partition's log is undone by itself, see `undo_log`.
-    on_commit: list[Callable[[], None]] = field(default_factory=list)
-    on_failure: list[Callable[[], None]] = field(default_factory=list)
-    # The batch delete that this stage is a step of, as it was before.
-    deletion: Any = None
-    # Settlements that this stage is a step of, each as it was before and as it goes on; see
-    # `unfinished`. Those that it ends are answered by it.
-    unsettled: list[tuple[Any, Any]] = field(default_factory=list)
+    # What this is a step of, which a commit that fails ends: what that does. Returns an answer
+    # where the stage has none.
+    steps: list[Callable[[BusError, Now], Answer | None]] = field(default_factory=list)
     # Streams that end; forgotten when this is committed, or fails and is not decided again.
     ended: list[Any] = field(default_factory=list)
-    # What receivers settled: (receiver, how, tokens), to be remembered; and outcomes of operations.
+    # What receivers settled, for repeats in the same stage: (receiver, how, tokens).
     settled: list[tuple[bytes, Disposition, bytes]] = field(default_factory=list)
-    operations: list[tuple[bytes, Any]] = field(default_factory=list)
-    # Marks that are neither kept nor taken back, in their order; see `marks`.
-    marks: list[Any] = field(default_factory=list)
+    # The last mark.
+    marked: int = 0
 
-    def touch(self, queue: MessageQueue) -> Touched:
-        """Return the note on a slot that is about to change, made at the first touch."""
-        state = queue.state
-        touched = self.touched.get(state.slot)
+    def mark(self) -> int:
+        """Return a mark, the length of the journal: what follows it can be taken back alone."""
+        mark = self.marked = len(self.journal)
+        lengths = [len(each) for each in self._growing()]
+        self.journal.note(_kept, lengths, [getattr(self.changes, n) for n in _CHANGES_VALUES])
+        return mark
+
+    def take_back_to(self, mark: int) -> None:
+        """Undo what was decided since the mark; the stage is as it was then."""
+        lengths, values = self.journal.before(mark)
+        self.journal.unwind(mark)
+        for grown, length in zip(self._growing(), lengths, strict=True):
+            if isinstance(grown, list):
+                assert len(grown) >= length, "something from before the mark was taken out"
+                del grown[length:]
+            else:
+                while len(grown) > length:
+                    grown.popitem()
+        for name, value in zip(_CHANGES_VALUES, values, strict=True):
+            setattr(self.changes, name, value)
+
+    def _growing(self) -> list[Any]:
+        """Return what rules only append to, or only add keys to."""
+        own, changes = [getattr(self, name) for name in _GROWING], self.changes
+        return own + [getattr(changes, name) for name in _CHANGES_GROWING]
+
+    def touch(self, queue: MessageQueue, *, counts: bool = True) -> Touched:
+        """Return the note on a queue that is about to change: its figures (`counts`), or only what
+        its window learns of at the commit.
+        """
+        slot, journal = queue.slot, self.journal
+        touched = self.touched.get(slot)
         if touched is None:
-            touched = Touched(queue, state.figures(), queue.ready.at_end())
-            self.touched[state.slot] = touched
-            self.changes.slots[state.slot] = state
+            state = queue.state
+            touched = Touched(queue, state.size_bytes, queue.ready.at_end())
+            self.touched[slot] = touched
+            figures = (state.figures(),)
+            touched.noted = journal.enter(touched.restore, figures, self._show, (touched,))
+        elif touched.noted <= self.marked:
+            touched.noted = journal.note(touched.restore, *touched.before())
+        if counts and not touched.counted:
+            touched.counted = True
+            self.changes.slots[slot] = queue.state
         return touched
+
+    def _show(self, touched: Touched) -> None:
+        """Let a window have what is committed."""
+        queue, due = touched.queue, self.due
+        if touched.vanished:
+            queue.ready.forget(touched.vanished)
+        if touched.fresh:
+            for row in touched.fresh:
+                if row.expires_ms is not None or row.scheduled_ms:
+                    due.appended(row)
+            queue.ready.push_hot(touched.fresh, touched.caught_up and not touched.cold)
+        for counter, lock in touched.returned:
+            queue.ready.give_back(counter, lock)
+        self.served[queue.slot] = queue
 
     def answer(self, to: Any, value: Any) -> None:
         """Answer after the commit."""
@@ -150,7 +214,7 @@ class Stage:
         """Delete a row that is not locked."""
         self.remove(queue, row.id, row.state, row.size())
         if row.state == State.ACTIVE:
-            self.vanished.append((queue, row.counter))
+            self.touch(queue, counts=False).vanished.append(row.counter)
 
     def remove(self, queue: MessageQueue, id_: int, state: int, size_bytes: int) -> None:
         """Delete a message and uncount it in its state."""
@@ -173,55 +237,40 @@ class Stage:
         """Note that a message is removed that no receiver settled; it was touched by that."""
         queue.state.lost = max(queue.state.lost, counter)
 
-    def remove_many(
-        self, queue: MessageQueue, ids: list[int], deferred: int, size_bytes: int
-    ) -> None:
+    def remove_many(self, touched: Touched, ids: list[int], deferred: int, size_bytes: int) -> None:
         """Delete messages that were locked, of which `deferred` were DEFERRED."""
-        self.touch(queue)
-        figures = queue.state
+        figures = touched.queue.state
         figures.size_bytes -= size_bytes
         figures.active -= len(ids) - deferred
         figures.deferred -= deferred
         self.changes.deletes += ids
 
     def unlock(self, queue: MessageQueue, counter: int) -> Lock:
-        """Take a lock away; it comes back if the commit fails."""
+        """Take a lock away."""
         lock = queue.locks[counter]
-        # STRICTLY BEFORE it goes: what is not noted does not come back.
-        self.unlocked.append((queue, counter, lock))
+        self.touch(queue, counts=False).unlocked.append((counter, lock))
         del queue.locks[counter]
         return lock
-
-    def deliver(self, lock: Lock) -> None:
-        """Note a lock that is about to be delivered: it is as it was if that is taken back."""
-        self.on_failure.append(partial(setattr, lock, "delivered", lock.delivered))
-
-    def remember_operation(self, name: bytes, outcome: Any) -> None:
-        """Note the outcome of an operation, for repeats of it, if it has a name."""
-        if name:
-            self.operations.append((name, outcome))
-
-    def be_remembered(self, settlers: Settlers, operations: Operations, now: Now) -> None:
-        """Let repeats find what is done. STRICTLY AFTER the commit."""
-        for settler_id, disposition, tokens in self.settled:
-            settlers.remember(settler_id, disposition, tokens, now.mono_ms)
-        for name, outcome in self.operations:
-            operations.remember(name, outcome, now)
 
     def remember_key(self, entry: HistoryEntry) -> None:
         """Note a key of duplicate detection; it counts to the quota."""
         self.keys[entry.slot, entry.key] = entry.counter
         self.changes.history.append(entry)
 
-    def roll_back(self) -> None:
-        """Undo what was decided: figures and locks are as before."""
-        for touched in self.touched.values():
-            touched.queue.state.restore(touched.figures)
-        for queue, counter, lock in self.unlocked:
-            queue.locks[counter] = lock
-            queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
-        for undo in reversed(self.on_failure):
-            undo()
+
+def _kept(*_: Any) -> None:
+    """Undo nothing: a mark is no change."""
+
+
+def _growing(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind) if each.default_factory in (list, dict))
+
+
+_GROWING: Final = _growing(Stage)
+_CHANGES_GROWING: Final = _growing(Changes)
+_CHANGES_VALUES: Final = tuple(
+    each.name for each in fields(Changes) if each.name not in _CHANGES_GROWING
+)
 
 
 def check_numbers(queue: MessageQueue, count: int = 1) -> None:

@@ -1,8 +1,7 @@
 """The rules of every topic, compiled and arranged by topic; follows the catalogue.
 
-Only subscriptions that take messages are in an index: not orphans, not disabled ones. Changed
-STRICTLY AFTER the commit of the entry, so that a publish meets the rules of the generation that it
-names.
+Only subscriptions that take messages are in an index: not orphans, not disabled ones. It changes
+at the commit of the entry, so that a publish meets the rules of the generation that it names.
 """
 
 from collections.abc import Iterable

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bendybus.domain import sequence_number
 from bendybus.domain.steps import Steps
-from bendybus.partition_server.state import marks
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import Now
-from bendybus.partition_server.state.marks import Mark
 from bendybus.partition_server.state.matchings import NotMatched
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
@@ -64,7 +62,6 @@ class Turn:
                 error.add_note(f"sequence number {number}")
             self.partition.faults.note(work, entity, error)
             return error
-        self.keep(mark)
         return None
 
     def matched(self, topic: MessageQueue, name: Hashable, begin: Callable[[], Steps[T]]) -> T:
@@ -81,17 +78,19 @@ class Turn:
         version = self.partition.topics.of(topic.entity).version
         return held.matchings.next((slot, version), name, begin, self.budget)
 
-    def mark(self) -> Mark:
-        """Return a mark: what is decided after it can be taken back alone; see `marks`."""
-        return marks.mark(self.stage, self.partition.undo)
+    def mark(self) -> int:
+        """Return a mark: what is decided after it can be taken back alone."""
+        return self.stage.mark()
 
-    def take_back_to(self, mark: Mark) -> None:
+    def take_back_to(self, mark: int) -> None:
         """Undo what was decided since the mark."""
-        marks.take_back(self.stage, mark, self.partition.undo)
+        self.stage.take_back_to(mark)
 
-    def keep(self, mark: Mark) -> None:
-        """Let what was decided since the mark stay decided."""
-        marks.keep(self.stage, mark)
+    def remember_operation(self, name: bytes, outcome: Any) -> None:
+        """Note the outcome of an operation, for repeats of it, if it has a name."""
+        if name:
+            operations = self.partition.operations
+            self.stage.journal.later(operations.remember, name, outcome, self.now)
 
     @property
     def budget(self) -> Budget:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from bendybus.domain import errors, limits, lock_token
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Settled
-from bendybus.partition_server.state.commands import Settle
+from bendybus.partition_server.state.commands import Now, Settle
 from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.stage import Answer, Stage, failure_of
 
@@ -87,9 +87,7 @@ class Unfinished:
         after = Unsettled(command, before.count, settled, tuple(failures), waiting=True)
         self._step(stage, before, after)
         if added_bytes:
-            stage.on_failure.append(
-                partial(self._sizes.put, slot, self._sizes.of(slot), self._sizes.total)
-            )
+            stage.journal.note(self._sizes.put, slot, self._sizes.of(slot), self._sizes.total)
             self._sizes.add(slot, added_bytes)
         return None
 
@@ -97,28 +95,28 @@ class Unfinished:
         """Note that a stage ends a settlement that waited."""
         self._step(stage, before, None)
 
-    def failed(self, stage: Stage, error: BusError) -> list[Answer]:
-        """Forget the settlements whose step could not be written; return what to tell whom."""
-        answers = []
-        for before, after in stage.unsettled:
-            self._replace(before, None)
-            if after is not None:
-                command, failures = before.command, before.failures
-                value = Settled(command.settle_id, before.count, failures, begun=before.start)
-                answers.append(Answer(command.stream, failure_of(value, error)))
-        return answers
-
     def expire_later(self, stage: Stage, id_: int) -> None:
         """Look again at an expired message that came back, in a turn that has room for it."""
-        stage.on_commit.append(partial(self._expired.__setitem__, id_, None))
+        stage.journal.later(self._expired.__setitem__, id_, None)
 
     def looked(self, stage: Stage, id_: int) -> None:
         """Note that a stage has processed it."""
-        stage.on_commit.append(partial(self._expired.pop, id_, None))
+        stage.journal.later(self._expired.pop, id_, None)
 
     def _step(self, stage: Stage, before: Unsettled, after: Unsettled | None) -> None:
-        stage.unsettled.append((before, after))
-        stage.on_commit.append(partial(self._replace, before, after))
+        stage.steps.append(partial(self._failed, before, after))
+        stage.journal.later(self._replace, before, after)
+
+    def _failed(
+        self, before: Unsettled, after: Unsettled | None, error: BusError, _: Now
+    ) -> Answer | None:
+        """Forget a settlement whose step could not be written."""
+        self._replace(before, None)
+        if after is None:
+            return None
+        command, failures = before.command, before.failures
+        value = Settled(command.settle_id, before.count, failures, begun=before.start)
+        return Answer(command.stream, failure_of(value, error))
 
     def _replace(self, before: Unsettled, after: Unsettled | None) -> None:
         if before.waiting:

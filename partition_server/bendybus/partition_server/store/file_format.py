@@ -1,12 +1,13 @@
-"""The format of a partition's file: its version, its migrations, and the versions inside it.
+"""The format of a partition's file: its version, its tables, and the versions inside it.
 
 `user_version` is the version of all tables; what is serialised inside a column has a version of
-its own beside it. Whatever a newer program wrote is refused in a sentence, before anything is
-written. Migrations only add columns and tables, each in bounded steps, in one transaction: killed
-in the middle, the next opening does all of it.
+its own beside it. Whatever a newer program wrote, and a file of an older format, is refused in a
+sentence, before anything is written. Formats are numbered since the first; this one was reached by
+migrations, which version 0.7.0 still has.
 """
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,14 +16,16 @@ import apsw
 
 from bendybus.domain import entity as entities
 from bendybus.domain import entity_settings
-from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.filters import rule_json
+from bendybus.domain.limits import Tier
 from bendybus.domain.setting import Setting
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
+from bendybus.partition_server.store.records import ClockMark
 
 APPLICATION_ID: Final = 0x42454E44  # "BEND"
 # Pages of WAL after which the writer checkpoints, within its own commit. Nothing else reads for
@@ -30,9 +33,10 @@ APPLICATION_ID: Final = 0x42454E44  # "BEND"
 # beginning. A larger one was measured to be no faster, and a full disk must have room for all of
 # it a second time, or a checkpoint cannot end.
 WAL_PAGES_MAX: Final = 1_000
-# Of what is serialised in columns: the entries of the catalogue, the outcomes of producers; and
-# the format that first says it.
-VERSIONED_SINCE: Final = 4
+# Of all tables; and the last version that converts files of earlier formats.
+FORMAT: Final = 12
+CONVERTED_BY: Final = "0.7.0"
+# Of what is serialised in columns: the entries of the catalogue, the outcomes of producers.
 ENTRY_VERSION: Final = max(each.since for each in entity_settings.TABLE)
 # Programs of this version write all settings that they know; a later setting is left out where it
 # has its default, so that they can read the entry.
@@ -58,35 +62,36 @@ def set_pragmas(db: apsw.Connection) -> None:
 
 
 def check_version(path: Path, version: int) -> None:
-    """Raise FileRefused unless this program knows the version of the tables."""
-    known = len(statements.migrations())
-    if version > known:
+    """Raise FileRefused unless the tables are of the format of this program."""
+    if version > FORMAT:
         raise FileRefused(
-            f"{path} has format {version}; this version reads up to {known}. Use the version that "
+            f"{path} has format {version}; this version reads up to {FORMAT}. Use the version that "
             "wrote it, or a later one."
+        )
+    if version < FORMAT:
+        raise FileRefused(
+            f"{path} has format {version}; this version reads format {FORMAT} only. Open it with "
+            f"version {CONVERTED_BY} first, which converts it, then with this one."
         )
 
 
 def refuse_foreign(path: Path, db: apsw.Connection) -> bool:
     """Return whether the file is empty. Raises FileRefused for another program's or version's."""
-    empty = not db.execute("SELECT count(*) FROM sqlite_schema").get
+    version = db.pragma("user_version")
+    empty = not version and not db.execute("SELECT count(*) FROM sqlite_schema").get
     if db.pragma("application_id") != APPLICATION_ID and not empty:
         raise FileRefused(f"{path} is an SQLite file of another program. Move it away.")
-    check_version(path, db.pragma("user_version"))
+    if not empty:
+        check_version(path, version)
     return empty
 
 
-def migrate(db: apsw.Connection) -> None:
-    """Make the tables what this version needs: all of it, or nothing."""
-    scripts = statements.migrations()
-    version = db.pragma("user_version")
-    if version == len(scripts):
-        return
+def make(db: apsw.Connection) -> None:
+    """Make the tables of an empty file: all of them, or nothing."""
     with db:
-        for script in scripts[version:]:
-            db.execute(script)
+        db.execute(statements.schema())
         db.pragma("application_id", APPLICATION_ID)
-        db.pragma("user_version", len(scripts))
+        db.pragma("user_version", FORMAT)
 
 
 def check_contents(path: Path, entry: int, outcome: int, sub_queue: int) -> None:
@@ -155,3 +160,57 @@ def entity_from_json(text: str) -> Entity:
         values.get("manifest_uid", ""), uid=values["uid"], origin=origin
     )
     return Entity(description=entity_settings.TYPES[kind](**described), **values)
+
+
+INCARNATION_BYTES: Final = 16
+
+
+def new_incarnation() -> bytes:
+    """Return what tells a file from the one that it was copied from, and from any other."""
+    return os.urandom(INCARNATION_BYTES)
+
+
+def open_header(
+    path: Path, db: apsw.Connection, own: Fingerprint
+) -> tuple[bytes, int, ClockMark | None]:
+    """Check whose file it is, raise its boot number durably; return incarnation, boot, last use.
+
+    A new file, and one of before incarnations, gets what it lacks. Raises FileRefused for a file
+    that belongs elsewhere.
+    """
+    sql = statements.load()
+    found = db.execute(sql["read_header"]).fetchone()
+    with db:
+        if found is None:
+            values = (own.namespace_name, own.namespace_uid, own.tier.value)
+            db.execute(sql["write_header"], (*values, own.partition_count, own.partition))
+        else:
+            name, uid, tier, count, index, *_ = found
+            stored = Fingerprint(name, uid, Tier(tier), count, index)
+            if stored != own:
+                raise FileRefused(_difference(path, stored, own))
+        db.execute(sql["raise_boot"])
+        [(*_, boot, incarnation, wall_ms, mono_ms, machine)] = db.execute(sql["read_header"])
+        if not incarnation:
+            incarnation = new_incarnation()
+            db.execute(sql["write_incarnation"], (incarnation,))
+    return incarnation, boot, ClockMark(wall_ms, mono_ms, machine) if wall_ms else None
+
+
+def _difference(path: Path, stored: Fingerprint, own: Fingerprint) -> str:
+    facts = [
+        f"{name} {getattr(stored, name)!s} instead of {getattr(own, name)!s}"
+        for name, field in Fingerprint.__dataclass_fields__.items()
+        if field.compare and getattr(stored, name) != getattr(own, name)
+    ]
+    told = (
+        f"{path} belongs elsewhere: {', '.join(facts)}. The partitioning of a namespace "
+        "cannot be changed; give this partition its own file."
+    )
+    if stored.namespace_uid == own.namespace_uid:
+        return told
+    return (
+        f"{told} On Kubernetes it is the data of an earlier BusNamespace of this name: annotate "
+        "the BusNamespace with bendybus.io/retained-data: adopt to keep it, or purge to start "
+        "without messages."
+    )

@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.store.pipeline_records import Fence, Lease
 
 SLOT_SHIFT: Final = 44
 COUNTER_MASK: Final = 2**SLOT_SHIFT - 1
@@ -215,15 +214,8 @@ class SlotState:
 
     def restore(self, figures: Figures) -> None:
         """Set what `figures` returned."""
-        (
-            self.counter,
-            self.active,
-            self.deferred,
-            self.scheduled,
-            self.size_bytes,
-            self.last_enqueued_ms,
-            self.lost,
-        ) = figures
+        self.counter, self.active, self.deferred, self.scheduled = figures[:4]
+        self.size_bytes, self.last_enqueued_ms, self.lost = figures[4:]
 
 
 class RowUpdate(NamedTuple):
@@ -326,6 +318,31 @@ class ProducerEntry(NamedTuple):
     at_ms: int
     # Rises with each; 0: the next one.
     id: int = 0
+
+
+class Lease(NamedTuple):
+    """The lease of a drain of a (sub-)queue, as it was last taken or ended."""
+
+    uid: str
+    sub_queue: SubQueue
+    # Rises with every drain of the (sub-)queue.
+    epoch: int
+    owner: str
+    # 0: it was ended.
+    duration_ms: int
+
+
+class Fence(NamedTuple):
+    """How far a producer came in a slot."""
+
+    slot: int
+    producer_id: bytes
+    epoch: int
+    # Of the last message that was stored.
+    ordinal: int
+    # What the producer recognizes its work by.
+    mark: bytes
+    at_ms: int
 
 
 @dataclass(slots=True)

@@ -21,21 +21,17 @@ class SqliteDelays:
         self._sql = sql
         self._read = read
         # Whether there has been one since the file was opened: if not, a commit looks for none.
-        self._any = False
+        self.waiting = False
 
     def all(self) -> list[Delay]:
         """Return the messages that wait; read when the file is opened."""
         found = [Delay(*row) for row in self._read("delay_read")]
-        self._any = bool(found)
+        self.waiting = bool(found)
         return found
-
-    def concerned(self, changes: Changes) -> bool:
-        """Whether a commit may concern one."""
-        return self._any or bool(changes.delays)
 
     def commit(self, db: apsw.Connection, changes: Changes, runs: Runs) -> None:
         """Write what a commit holds back and lets go."""
-        self._any = True
+        self.waiting = True
         moved = [move.id for move in changes.moves]
         for span in runs([*changes.deletes, *moved, *changes.delays_ended]):
             db.execute(self._sql["delay_forget"], span)

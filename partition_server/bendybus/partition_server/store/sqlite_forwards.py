@@ -6,7 +6,7 @@ from typing import Any, Final
 import apsw
 
 from bendybus.partition_server.store import statements
-from bendybus.partition_server.store.file_header import INCARNATION_BYTES
+from bendybus.partition_server.store.file_format import INCARNATION_BYTES
 from bendybus.partition_server.store.records import COUNTER_MASK, Changes, row_id
 
 Read = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]

@@ -7,9 +7,8 @@ import apsw
 
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store import statements
-from bendybus.partition_server.store.fence_reads import FORGOTTEN_A_COMMIT
-from bendybus.partition_server.store.pipeline_records import Fence, Lease
-from bendybus.partition_server.store.records import Changes
+from bendybus.partition_server.store.records import Changes, Fence, Lease
+from bendybus.partition_server.store.store import FORGOTTEN_A_COMMIT
 
 Read = Callable[..., list[tuple[Any, ...]]]
 PREFIX: Final = "pipeline_"

@@ -20,7 +20,7 @@ from bendybus.partition_server.store.records import (
     State,
     row_id,
 )
-from bendybus.partition_server.store.session_reads import MessageRun
+from bendybus.partition_server.store.store import MessageRun
 
 Read = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 Page = Callable[[str, tuple[Any, ...], int], list[Row]]
@@ -38,7 +38,7 @@ class SqliteSessions:
         self._read = read
         self._page = page
         # Slots that have messages by session, or had.
-        self._slots: set[int] = set()
+        self.slots: set[int] = set()
 
     # Reads
 
@@ -129,29 +129,23 @@ class SqliteSessions:
 
     def opened(self) -> None:
         """Find the slots that the file has by session."""
-        self._slots.clear()
+        self.slots.clear()
         slot = -1
         while (following := self._read("session_slots", (slot,))[0][0]) is not None:
             slot = following
-            self._slots.add(slot)
-
-    def concerned(self, changes: Changes) -> bool:
-        """Whether a commit changes anything by session."""
-        for slot in changes.slots.values():
-            if slot.by_session:
-                self._slots.add(slot.slot)
-        return bool(self._slots)
+            self.slots.add(slot)
 
     def before(
         self, db: apsw.Connection, changes: Changes, runs: Callable[[Iterable[int]], Iterator[Any]]
     ) -> None:
         """Take out what is deleted or moved, and change states, while the rows are still there."""
+        self.slots.update(number for number, slot in changes.slots.items() if slot.by_session)
         for update in changes.updates:
-            if update.state != State.ACTIVE and update.id >> SLOT_SHIFT in self._slots:
+            if update.state != State.ACTIVE and update.id >> SLOT_SHIFT in self.slots:
                 for place in self._read("session_places", (update.id, update.id)):
                     db.execute(self._sql["session_change"], (update.state, *place))
         leaving = [move.id for move in changes.moves] + changes.deletes
-        leaving = [id_ for id_ in leaving if id_ >> SLOT_SHIFT in self._slots]
+        leaving = [id_ for id_ in leaving if id_ >> SLOT_SHIFT in self.slots]
         for span in runs(leaving):
             db.executemany(self._sql["session_delete"], self._read("session_places", span))
 
@@ -160,7 +154,7 @@ class SqliteSessions:
         joining = [
             (row.slot, row.session_id, row.state, row.counter)
             for row in changes.inserts
-            if row.session_id is not None and row.slot in self._slots
+            if row.session_id is not None and row.slot in self.slots
         ]
         if joining:
             db.executemany(self._sql["session_insert"], joining)

@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import apsw
 
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.store import file_format, file_guard, file_header, statements
+from bendybus.partition_server.store import file_format, file_guard, statements
 from bendybus.partition_server.store.errors import (
     FileRefused,
     NotCommitted,
@@ -47,6 +48,8 @@ from bendybus.partition_server.store.sqlite_producers import SqliteProducers
 from bendybus.partition_server.store.sqlite_sessions import SqliteSessions
 from bendybus.partition_server.store.store import Opened
 
+_BY_SESSION: Final = attrgetter("by_session")
+_HAS_COPIES: Final = attrgetter("has_copies")
 _PAYLOAD: Final = Row._fields.index("payload")
 _PLAIN_COLUMNS: Final = Row._fields.index("changed_properties")
 
@@ -83,7 +86,7 @@ class SqliteStore:
         return self.guard.path
 
     def open(self) -> Opened:
-        """Lock the file, make or migrate it, check whose it is, raise its boot number."""
+        """Lock the file, make it if it is new, check whose it is, raise its boot number."""
         self.close()
         self.guard.lock()
         try:
@@ -146,25 +149,23 @@ class SqliteStore:
         with translated(self.path, FileRefused):
             self._db = db = apsw.Connection(str(self.path))
             # Before anything is written: a foreign file stays as it is.
-            if file_format.refuse_foreign(self.path, db):
+            empty = file_format.refuse_foreign(self.path, db)
+            if empty:
                 self.guard.check_may_begin("is empty")
             else:
-                self._check_contents(db)
+                [versions] = db.execute(self._queries["read_versions"])
+                file_format.check_contents(self.path, *versions)
             file_format.set_pragmas(db)
             self._page_bytes = int(db.pragma("page_size"))
-            file_format.migrate(db)
+            if empty:
+                file_format.make(db)
             if self._page_count_max:
                 db.pragma("max_page_count", self._page_count_max)
             self.sessions.opened()
             self.bodies.opened()
-            opened = self._read_all(*file_header.open_header(self.path, db, self.fingerprint))
+            opened = self._read_all(*file_format.open_header(self.path, db, self.fingerprint))
         self.guard.opened()
         return opened
-
-    def _check_contents(self, db: apsw.Connection) -> None:
-        if db.pragma("user_version") >= file_format.VERSIONED_SINCE:
-            [versions] = db.execute(self._queries["read_versions"])
-            file_format.check_contents(self.path, *versions)
 
     def _read_all(self, incarnation: bytes, boot: int, seen: ClockMark | None) -> Opened:
         self.fingerprint = replace(self.fingerprint, incarnation=incarnation)
@@ -292,12 +293,16 @@ class SqliteStore:
             db.execute(sql["write_entity"], (*values, file_format.entry_version(entity)))
         for name in changes.entities_forgotten:
             db.execute(sql["forget_entity"], (name,))
-        by_session = self.sessions.concerned(changes)
+        # What a queue does not have costs it nothing: sessions, shared bodies, delays.
+        slots, known = changes.slots, self.sessions.slots
+        by_session = any(map(_BY_SESSION, slots.values())) or not known.isdisjoint(slots)
         if by_session:
             self.sessions.before(db, changes, _runs)
-        if changes.bodies or changes.deletes or changes.bodies_removed:
+        copies = changes.deletes and any(map(_HAS_COPIES, slots.values()))
+        if copies or changes.bodies or changes.bodies_removed:
             self.bodies.commit(db, changes, _runs)
-        self._appends.write(db, changes.inserts)
+        if changes.inserts:
+            self._appends.write(db, changes.inserts)
         for update in changes.updates:
             change = (*update[1:], update.id)
             db.execute(sql["update_message"], change)
@@ -305,7 +310,7 @@ class SqliteStore:
             db.execute(sql["move_message"], (*row[:_PAYLOAD], *row[_PLAIN_COLUMNS:], id_))
         for span in _runs(changes.deletes):
             db.execute(sql["delete_range"], span)
-        if self._delays.concerned(changes):
+        if changes.delays or self._delays.waiting:
             self._delays.commit(db, changes, _runs)
         if by_session:
             self.sessions.after(db, changes)
@@ -353,26 +358,11 @@ class SqliteStore:
         return found
 
     def _summaries(self, name: str, values: tuple[int, ...]) -> list[Summary]:
-        return [
-            Summary(
-                id_,
-                state,
-                enqueued_ms,
-                at_ms,
-                content_bytes + len(text) + len(key) + len(session or "") + ROW_BYTES + extra_bytes,
-            )
-            for (
-                id_,
-                state,
-                enqueued_ms,
-                at_ms,
-                content_bytes,
-                text,
-                key,
-                session,
-                extra_bytes,
-            ) in self._all(name, values)
-        ]
+        found: list[Summary] = []
+        for *known, content_bytes, text, key, session, extra_bytes in self._all(name, values):
+            size_bytes = content_bytes + len(text) + len(key) + len(session or "") + ROW_BYTES
+            found.append(Summary._make([*known, size_bytes + extra_bytes]))
+        return found
 
     def _rows(self, name: str, values: tuple[Any, ...]) -> list[Row]:
         rows = list(map(Row._make, self._all(name, values)))

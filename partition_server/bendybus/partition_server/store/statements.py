@@ -14,8 +14,6 @@ def load(file: str = "queries.sql") -> dict[str, str]:
     return {name: sql.strip() for name, sql in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def migrations() -> list[str]:
-    """Return the scripts that make a file, in order; the n-th leads to user_version n."""
-    folder = resources.files(__package__) / "sql" / "migrations"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [(folder / name).read_text("utf-8") for name in names]
+def schema() -> str:
+    """Return the script that makes the tables of a file."""
+    return (resources.files(__package__) / "sql" / "schema.sql").read_text("utf-8")

@@ -1,30 +1,29 @@
 """The seam between the rules of a partition and its file.
 
-Two implementations honour the same contract and pass the same tests: `sqlite_store` and
-`memory_store`. Reads see what is committed. One thread uses a store.
+Two implementations honour the same contract and pass the same tests: `sqlite_store`, and the model
+in memory that tests have. Reads see what is committed. One thread uses a store.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from bendybus.domain.entity import Entity, Fingerprint
-from bendybus.partition_server.store.body_reads import BodyReads
-from bendybus.partition_server.store.fence_reads import FenceReads
-from bendybus.partition_server.store.forward_reads import ForwardReads
-from bendybus.partition_server.store.pipeline_records import Lease
 from bendybus.partition_server.store.records import (
     Changes,
     ClockMark,
     Delay,
     Envelope,
+    Fence,
     HistoryEntry,
+    Lease,
     ProducerEntry,
     Row,
     SlotState,
     Summary,
 )
-from bendybus.partition_server.store.session_reads import SessionReads
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +128,122 @@ class Store(Protocol):
         be written (the store goes on), errors.StoreFailed on any other failure (the store cannot
         be used until it is reopened).
         """
+
+
+class MessageRun(NamedTuple):
+    """Messages of one session in one state."""
+
+    session_id: str
+    state: int
+    messages: int
+    # The counter of the last of them that was counted.
+    last: int
+
+
+class CountPlace(NamedTuple):
+    """A place among messages by session: (session, state, counter), and what is counted so far.
+
+    The counts are of this session's messages up to here: those in all three states, in their order.
+    """
+
+    session_id: str
+    state: int
+    counter: int
+    active: int = 0
+    deferred: int = 0
+    scheduled: int = 0
+
+
+class SessionReads(Protocol):
+    """What is read of sessions. Reads see what is committed."""
+
+    def rows(
+        self, slot: int, session_id: str, after: int, limit: int, size_limit: int, expired_ms: int
+    ) -> list[Row]:
+        """Return ACTIVE rows of a session with a counter above `after`, in order.
+
+        Leaves out what expires at or before `expired_ms`. Stops at `limit` rows, or as soon as
+        what is delivered of them makes up `size_limit` bytes.
+        """
+
+    def head(self, slot: int, session_id: str, expired_ms: int) -> int | None:
+        """Return the counter of the first row that `rows` would return; None if there is none."""
+
+    def discover(
+        self, slot: int, after: int, through: int, limit: int, expired_ms: int
+    ) -> list[tuple[int, str]]:
+        """Return (counter, session) of ACTIVE rows above `after`, up to `through`, in order."""
+
+    def browse(
+        self, slot: int, session_id: str, start: int, limit: int, size_limit: int
+    ) -> list[Row]:
+        """Return rows of a session in every state from counter `start` up; stops like `rows`."""
+
+    def listed(self, slot: int, after: str | None, limit: int) -> tuple[list[str], str | None]:
+        """Return sessions with ACTIVE messages or a state, by name, after a name (None: all).
+
+        Looks at `limit` sessions at most; also returns where to go on, None at the end.
+        """
+
+    def updated(
+        self, slot: int, after: str | None, limit: int, since_ms: int
+    ) -> tuple[list[str], str | None]:
+        """Return sessions whose state was set after `since_ms`; looks and goes on as `listed`."""
+
+    def with_state(self, slot: int, limit: int) -> list[str]:
+        """Return sessions that have a state."""
+
+    def state(self, slot: int, session_id: str) -> bytes | None:
+        """Return what is kept for a session."""
+
+    def count(
+        self, slot: int, after: tuple[str, int, int], rows: int, limit: int
+    ) -> list[MessageRun]:
+        """Count messages by session and state, in the order of (session, state, counter).
+
+        Begins after such a place. Looks at `rows` messages, and returns `limit` runs, at most: the
+        last one may be cut short.
+        """
+
+    def state_sizes(self, slot: int, start: str, limit: int) -> list[tuple[str, int]]:
+        """Return sessions that have a state, by name, from `start` on; and its bytes."""
+
+
+class ForwardReads(Protocol):
+    """The last frame of each source, and its messages that may come again."""
+
+    def last(self, source: bytes) -> tuple[int, int]:
+        """Return boot and sequence of the last frame of a source; (0, 0) if there was none."""
+
+    def choices(self) -> dict[int, int]:
+        """Return the partition that was chosen for messages without a key, by id."""
+
+    def known(self, source: bytes, counters: Sequence[int]) -> set[int]:
+        """Return those of its messages that are stored here."""
+
+
+# Old fences that are forgotten with one that is new.
+FORGOTTEN_A_COMMIT: Final = 100
+
+
+class FenceReads(Protocol):
+    """How far producers came."""
+
+    def fence(self, slot: int, producer_id: bytes) -> Fence | None:
+        """Return how far a producer came in a slot; None: nothing is known of it."""
+
+    def fence_counts(self, since_ms: int = 0) -> dict[int, int]:
+        """Return how many producers are remembered since a time, by slot; none is left out."""
+
+
+class BodyReads(Protocol):
+    """Bodies that several messages have; see docs/reference/data-file.md."""
+
+    # Whether a commit may have left bodies that no message has. Cleared by the rules.
+    has_garbage: bool
+
+    def unreferenced(self, limit: int) -> list[tuple[int, int]]:
+        """Return (id, length) of bodies that no message has any more."""
+
+    def of_slot(self, slot: int, limit: int) -> list[int]:
+        """Return ids of bodies that came to the topic in this slot."""

@@ -1,1 +1,1 @@
-"""The SQL of a partition's file: `schema.sql`, `queries.sql`, `migrations/`."""
+"""The SQL of a partition's file: `schema.sql`, `queries.sql` and those of one matter each."""

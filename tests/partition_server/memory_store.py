@@ -9,10 +9,6 @@ from operator import attrgetter
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.store.errors import FileRefused, StoreError
-from bendybus.partition_server.store.memory_bodies import MemoryBodies
-from bendybus.partition_server.store.memory_forwards import MemoryForwards
-from bendybus.partition_server.store.memory_pipelines import MemoryPipelines
-from bendybus.partition_server.store.memory_sessions import MemorySessions, bounded
 from bendybus.partition_server.store.records import (
     SLOT_SHIFT,
     Changes,
@@ -28,6 +24,13 @@ from bendybus.partition_server.store.records import (
     row_id,
 )
 from bendybus.partition_server.store.store import Opened
+from tests.partition_server.memory_reads import (
+    MemoryBodies,
+    MemoryForwards,
+    MemoryPipelines,
+    MemorySessions,
+    bounded,
+)
 
 
 class MemoryStore:

@@ -1,2 +1,0 @@
--- How often a message was forwarded.
-ALTER TABLE messages ADD COLUMN hops INTEGER NOT NULL DEFAULT 0;
