@@ -11,9 +11,17 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_no_walk_is_longer_than_its_budget(tmp_path: Path) -> None:
-    walks = measure.walks(tmp_path)
+    walks = _walks(tmp_path / "first")
+    if budgets.beyond(walks):
+        # Beyond in two measurements: that is the code's, and not the machine's.
+        walks = list(map(measure.common, walks, _walks(tmp_path / "second")))
 
     assert [walk.name for walk in walks] == list(BUDGETS)
     assert budgets.beyond(walks) == []
     # A tracer that saw nothing would be within every budget.
     assert all(walk.file_count > 20 and walk.lines > 300 for walk in walks)
+
+
+def _walks(folder: Path) -> list[measure.Walk]:
+    folder.mkdir()
+    return measure.walks(folder)

@@ -1,6 +1,6 @@
 """What is said of a walk that is beyond its budget."""
 
-from tools.walk import budgets
+from tools.walk import budgets, measure
 from tools.walk.budgets import BUDGETS
 from tools.walk.measure import Walk
 
@@ -14,3 +14,13 @@ def test_a_walk_that_enters_one_file_more_is_told_with_the_way_to_see_it() -> No
 
     assert told.startswith(f"settle has {budget.files + 1} files, of {budget.files} at most")
     assert "--list=settle" in told
+
+
+def test_what_two_measurements_have_in_common_is_the_walk() -> None:
+    files = [("a.py", "run"), ("retry.py", "again")]
+    busy = Walk("send", {"client": tuple(files)}, lines=90, depth=4, hand_overs=3.0)
+    quiet = Walk("send", {"client": tuple(files[:1])}, lines=70, depth=5, hand_overs=2.0)
+
+    assert measure.common(busy, quiet) == Walk(
+        "send", {"client": (("a.py", "run"),)}, lines=70, depth=4, hand_overs=2.0
+    )

@@ -24,13 +24,13 @@ class Budget:
 
 
 BUDGETS: Final = {
-    "send": Budget(71, 232, 1_720, 16, 6.5),
-    "receive": Budget(74, 243, 1_950, 19, 7.0),
-    "settle": Budget(53, 162, 1_310, 12, 6.0),
-    "publish": Budget(83, 293, 2_200, 19, 6.5),
-    "session": Budget(107, 404, 4_800, 17, 22.0),
-    "transaction": Budget(86, 288, 2_830, 16, 13.5),
-    "forward": Budget(86, 291, 2_630, 19, 8.5),
+    "send": Budget(68, 232, 1_720, 16, 6.5),
+    "receive": Budget(71, 243, 1_950, 19, 7.0),
+    "settle": Budget(52, 162, 1_250, 12, 6.5),
+    "publish": Budget(80, 293, 2_200, 19, 6.5),
+    "session": Budget(97, 404, 4_700, 17, 22.0),
+    "transaction": Budget(84, 288, 2_780, 16, 13.5),
+    "forward": Budget(83, 291, 2_560, 19, 8.5),
 }
 
 

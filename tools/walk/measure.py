@@ -94,6 +94,23 @@ def walks(
         return found
 
 
+def common(one: Walk, other: Walk) -> Walk:
+    """Return what two measurements of a walk have in common.
+
+    What a busy machine adds (a retry, a timer that rings) differs from one to the other.
+    """
+    return Walk(
+        one.name,
+        {
+            role: tuple(each for each in functions if each in other.functions[role])
+            for role, functions in one.functions.items()
+        },
+        lines=min(one.lines, other.lines),
+        depth=min(one.depth, other.depth),
+        hand_overs=min(one.hand_overs, other.hand_overs),
+    )
+
+
 def _whole(application: "subprocess.Popen[str]", name: str, count: int) -> None:
     for step in ("prepare", "walk", "clean"):
         _perform(application, f"{name} {step} {count}")
