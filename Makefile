@@ -49,6 +49,13 @@ demo: install ## Run the main job on real data: a queue, a topic, sessions, an o
 test: install ## Run every test that needs no cluster
 	@$(PY) -m pytest -q $(PARALLEL) $(ARGS)
 
+# Rules, wire and servers in memory: what waits for nothing.
+FAST ?= tests/domain tests/wire tests/crds tests/partition_server tests/frontend tests/operator tests/spark
+
+.PHONY: test-fast
+test-fast: install ## Run the tests that wait for nothing, at every save (45 s); FAST=tests/client: those of a folder
+	@$(PY) -m pytest -q $(PARALLEL) -m "not integration and not slow" $(FAST) $(ARGS)
+
 .PHONY: spark-install
 spark-install: $(SPARK_VENV)/.installed ## Make .venv-spark with Spark and Bendybus in it (0.8 GB)
 

@@ -150,6 +150,7 @@ async def test_a_send_to_an_orphan_is_refused_at_once_but_a_repeat_goes_to_the_p
     assert sends.under_way() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R420")
 async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() -> None:
     upstreams = {partition: Upstream() for partition in range(4)}

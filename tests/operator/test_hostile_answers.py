@@ -101,6 +101,7 @@ def test_a_catalogue_is_counted_before_it_is_parsed(data: bytes) -> None:
     assert time.process_time() - began < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R382")
 def test_an_entry_is_counted_at_all_depths_before_it_is_parsed() -> None:
     rules = nested_rules(2_000_000)

@@ -134,6 +134,7 @@ def test_the_disk_is_looked_at_without_opening_a_file(
     assert opened == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reading", [False, True])
 def test_space_of_deleted_messages_returns_to_the_volume(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, reading: bool

@@ -16,6 +16,8 @@ from bendybus.partition_server.state.lanes import Outgoing
 from tests.partition_server.forwarding_driver import bodies, held
 from tests.partition_server.partition_pair import Pair, fill, give_room
 
+pytestmark = pytest.mark.slow
+
 LIVES_MS = 5_000
 
 

@@ -28,6 +28,8 @@ from tests.partition_server.memory_store import MemoryStore
 from tests.partition_server.planted_bugs import Bug, Place, plant
 from tests.partition_server.session_driver import Sessions
 
+pytestmark = pytest.mark.slow
+
 # Of each scenario.
 PLACES_MAX = 100
 # A command whose rule has a bug is as if it had not come.

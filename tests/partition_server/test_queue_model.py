@@ -29,6 +29,8 @@ from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.memory_store import MemoryStore
 
+pytestmark = pytest.mark.slow
+
 LOCK_MS = 10_000
 MAX_DELIVERIES = 2
 WINDOW_MS = 20_000
