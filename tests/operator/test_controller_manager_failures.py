@@ -245,7 +245,7 @@ async def test_a_child_that_somebody_deletes_is_made_again_at_once(
 async def test_a_bus_says_why_its_pods_do_not_run_and_that_nobody_waits_for_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bendybus.operator.controllers.pod_watch.EVERY_S", 0.0)
+    monkeypatch.setattr("bendybus.operator.controllers.bus_controller.PODS_EVERY_S", 0.0)
     cluster.held_back = {1}
     ended = {"terminated": {"exitCode": 1, "message": "the file has format 13"}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain.backoff import Backoff
-from bendybus.operator.controllers import volume_deletions
+from bendybus.operator.controllers import manifest_deletions
 from bendybus.operator.decisions import manifests
 from bendybus.operator.kubernetes.api import ApiError
 from tests.operator.cluster import Cluster, eventually
@@ -66,7 +66,7 @@ async def test_the_volumes_of_a_deleted_bus_are_deleted_although_the_first_attem
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     soon = Backoff(first_s=0.05, max_s=0.05)
-    monkeypatch.setattr(volume_deletions, "RETRY", soon)
+    monkeypatch.setattr(manifest_deletions, "RETRY", soon)
     cluster.operator()
     cluster.apply(bus_body(**DELETE))
     await cluster.says("BusNamespace", "orders", "Available")

@@ -29,6 +29,7 @@ from bendybus.frontend.upstreams.upstream import Upstream
 REGISTRAR: Final = 0
 PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1_000
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +217,6 @@ def sums(entity: Entity, answers: Mapping[int, Mapping[str, Counts] | BusError])
         share = shares[partition] = answer.get(entity.uid, Counts())
         total += share
     return Runtime(total, shares)
-
-
-logger = logging.getLogger(__name__)
 
 
 async def delete_idle(manager: EntityManager, directory: Directory, every_s: float) -> None:

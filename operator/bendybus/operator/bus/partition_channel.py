@@ -14,6 +14,11 @@ from google.protobuf.message import Message
 
 from bendybus.operator.bus import answers
 from bendybus.operator.bus.answers import InvalidAnswer
+from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
+from bendybus.operator.certificates.operator_issuer import OperatorIssuer
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.names import ObjectKey
+from bendybus.operator.settings import Settings
 from bendybus.wire import tls
 
 COMMIT: Final = "/bendybus.internal.v1.EntityService/CommitEntity"
@@ -150,3 +155,37 @@ def _sizes_checked(*, large: bool) -> Iterator[None]:
             most = answers.LARGE_ANSWER_BYTES_MAX if large else answers.ANSWER_BYTES_MAX
             raise AnswerTooLarge(f"its answer is larger than {most} bytes") from error
         raise
+
+
+class PartitionEndpoints(Protocol):
+    """Addresses and certificates."""
+
+    def address(self, bus: ObjectKey, partition: int) -> str:
+        """Return HOST:PORT of a partition."""
+
+    async def material(self, bus: ObjectKey) -> tls.Material | None:
+        """Return the operator's certificate and the roots of a bus; None is plain text.
+
+        Raises ApiError.
+        """
+
+
+class PodEndpoints:
+    """Partitions are pods behind a headless Service, and speak TLS."""
+
+    def __init__(
+        self, settings: Settings, authority: OperatorIssuer, issued: CertManagerIssuer
+    ) -> None:
+        self._settings = settings
+        self._authority = authority
+        self._issued = issued
+
+    def address(self, bus: ObjectKey, partition: int) -> str:
+        """Return HOST:PORT of a partition's pod."""
+        return names.partition_address(bus, partition)
+
+    async def material(self, bus: ObjectKey) -> tls.Material:
+        """Return cert-manager's certificate, or one by the own authority. Raises ApiError."""
+        if self._settings.cert_manager:
+            return await self._issued.operator_material(bus)
+        return await self._authority.operator_material(bus)

@@ -14,20 +14,20 @@ from typing import Final
 
 from bendybus.domain.backoff import Backoff
 from bendybus.operator.bus.bus_link import BusLink
-from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
+from bendybus.operator.bus.partition_channel import PartitionEndpoints
 from bendybus.operator.bus.worker_pool import WorkerPool
 from bendybus.operator.certificates.operator_issuer import now_utc
 from bendybus.operator.controllers.bus_reconciler import BusReconciler, ReconcileResult
 from bendybus.operator.controllers.entity_controller import PAUSED, EntityController
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
 from bendybus.operator.controllers.manifest_deletions import ManifestDeletions
-from bendybus.operator.controllers.pod_watch import PodWatch
 from bendybus.operator.controllers.status_writer import StatusWriter, conditions_changed
 from bendybus.operator.decisions import conditions, validation
 from bendybus.operator.decisions.data_identity import DataDecision
 from bendybus.operator.decisions.manifest_cache import ManifestCache
 from bendybus.operator.decisions.manifests import BusView, EntityId
 from bendybus.operator.decisions.plan import ManifestDeletion
+from bendybus.operator.decisions.pod_troubles import PodTrouble
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes import names
@@ -37,6 +37,7 @@ from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 
 logger = logging.getLogger(__name__)
+PODS_EVERY_S: Final = 5.0
 # How often all entities are reconciled because partitions come and go.
 RECONCILE_ALL_S: Final = 1.0
 RETRY: Final = Backoff(first_s=1.0, max_s=30.0)
@@ -394,3 +395,25 @@ class BusController:
             current=view.status,
             urgent=urgent or conditions_changed(status, view.status),
         )
+
+
+class PodWatch:
+    """The troubles of one bus's pods, as of the last look."""
+
+    def __init__(self, bus: ObjectKey, buses: BusReconciler) -> None:
+        self.troubles: list[PodTrouble] = []
+        self._bus = bus
+        self._buses = buses
+        self._due_s = 0.0
+
+    async def look(self, *, all_run: bool) -> None:
+        """List the pods if it is time to, unless all of them run."""
+        now_s = asyncio.get_running_loop().time()
+        if all_run:
+            self.troubles = []
+        elif now_s >= self._due_s:
+            self._due_s = now_s + PODS_EVERY_S
+            try:
+                self.troubles = await self._buses.pod_troubles(self._bus)
+            except ApiError as error:
+                logger.warning("bus %s: its pods cannot be listed: %s", self._bus, error.message)

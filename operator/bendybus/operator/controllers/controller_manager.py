@@ -9,23 +9,26 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
+from bendybus.crds import loading
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain.backoff import Backoff
-from bendybus.operator.bus.partition_endpoints import PartitionEndpoints, PodEndpoints
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.operator.bus.partition_channel import PartitionEndpoints, PodEndpoints
 from bendybus.operator.bus.worker_pool import WorkerPool
 from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
 from bendybus.operator.certificates.operator_issuer import OperatorIssuer, now_utc
-from bendybus.operator.controllers import leadership, manifest_lists
+from bendybus.operator.controllers import leadership
 from bendybus.operator.controllers.bus_controller import BusController, Shared
 from bendybus.operator.controllers.bus_reconciler import BusReconciler
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
 from bendybus.operator.controllers.kopf_settings import LIFETIME_S
 from bendybus.operator.controllers.leadership import Peers
+from bendybus.operator.controllers.manifest_deletions import VolumeDeletions
 from bendybus.operator.controllers.status_writer import StatusWriter
-from bendybus.operator.controllers.volume_deletions import VolumeDeletions
 from bendybus.operator.decisions import manifests
 from bendybus.operator.decisions.conditions import READY
 from bendybus.operator.decisions.manifest_cache import ManifestCache
@@ -47,6 +50,15 @@ RESTART: Final = Backoff(first_s=1.0, max_s=60.0)
 MISSED_AGAIN_S: Final = 30.0
 FORGIVEN_S: Final = 600.0
 DELETED: Final = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestLists:
+    """All manifests. `kinds`: the kinds of entities that could be listed."""
+
+    buses: list[BusView]
+    entities: list[EntityView]
+    kinds: frozenset[EntityKind]
 
 
 class ControllerManager:
@@ -263,7 +275,7 @@ class ControllerManager:
         self._deferred = []
         try:
             namespaces = self._settings.watch_namespaces or ("",)
-            found = await manifest_lists.read(self._api, namespaces)
+            found = await read_lists(self._api, namespaces)
             self.cache.replace(found.buses, found.entities, found.kinds)
             self.leading = True
         finally:
@@ -384,3 +396,45 @@ def _relevant_state(body: Body) -> Any:
     # Of a Secret only the metadata is watched; whatever changes in it changes the version.
     version = metadata.get("resourceVersion") if body["kind"] == "Secret" else None
     return [metadata.get("generation"), version, ready if is_deployment else None]
+
+
+async def read_lists(api: KubernetesApi, namespaces: Iterable[str]) -> ManifestLists:
+    """Return the manifests of these namespaces; "" is all of them. Raises ApiError."""
+    buses: list[Body] = []
+    entities: list[Body] = []
+    kinds = set(EntityKind)
+    for namespace in namespaces:
+        buses += await api.list("BusNamespace", namespace)
+        for kind in EntityKind:
+            found = await _of_kind(api, kind, namespace)
+            if found is None:
+                kinds.discard(kind)
+            else:
+                entities += found
+    return ManifestLists(
+        [manifests.bus_view(body) for body in buses],
+        [manifests.entity_view(body) for body in entities],
+        frozenset(kinds),
+    )
+
+
+async def _of_kind(api: KubernetesApi, kind: EntityKind, namespace: str) -> list[Body] | None:
+    """Return the manifests of a kind; None if they cannot be listed. Raises ApiError.
+
+    An upgrade may have left out the CustomResourceDefinitions, or the rights, of kinds that came
+    later: queues are served without them.
+    """
+    object_kind = loading.ENTITIES[kind].KIND
+    try:
+        return await api.list(object_kind, namespace)
+    except ApiError as error:
+        if kind is EntityKind.QUEUE or error.status not in (403, 404):
+            raise
+        logger.warning(
+            "operator: %s manifests are not served: %s. Apply the CustomResourceDefinitions and "
+            "the ClusterRole of this version",
+            object_kind,
+            error.message,
+            extra={"action": "not-served"},
+        )
+        return None

@@ -1,9 +1,11 @@
 """Carries out deletions of manifests: entities are orphaned, or deleted by deletionPolicy Delete.
 
 Pending deletions are keyed by the manifest's UID, so they are bounded by the number of manifests.
-A failure is retried with exponential backoff, or at once when something changes.
+A failure is retried with exponential backoff, or at once when something changes. Volumes of buses
+whose manifests were deleted with deletionPolicy Delete are deleted here too.
 """
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -13,9 +15,11 @@ from bendybus.domain.backoff import Backoff
 from bendybus.domain.directory import Directory
 from bendybus.domain.errors import BusError
 from bendybus.operator.bus.bus_link import BusLink
+from bendybus.operator.controllers.bus_reconciler import BusReconciler
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
 from bendybus.operator.decisions import plan
 from bendybus.operator.decisions.manifest_cache import ManifestCache
+from bendybus.operator.decisions.manifests import BusView
 from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -24,6 +28,8 @@ logger = logging.getLogger(__name__)
 RETRY: Final = Backoff(first_s=1.0, max_s=30.0)
 NAMES_SHOWN: Final = 5
 WITHOUT_ENTITY_MAX: Final = 1_000
+# Five minutes of attempts.
+VOLUME_ATTEMPTS_MAX: Final = 15
 
 
 class ManifestDeletions:
@@ -194,3 +200,35 @@ class ManifestDeletions:
             extra={"entity": entity.name, "action": "retained"},
         )
         return True
+
+
+class VolumeDeletions:
+    """The deletions that are carried out now, each in a task of its own."""
+
+    def __init__(self, buses: BusReconciler) -> None:
+        self._buses = buses
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, view: BusView) -> None:
+        """Delete the volumes of a bus, with several attempts."""
+        task = asyncio.create_task(self._delete(view), name=f"forget-{view.key}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _delete(self, view: BusView) -> None:
+        for attempt in range(1, VOLUME_ATTEMPTS_MAX + 1):
+            try:
+                return await self._buses.forget(view)
+            except ApiError as error:
+                last = error.final or attempt == VOLUME_ATTEMPTS_MAX
+                logger.log(
+                    logging.ERROR if last else logging.WARNING,
+                    "bus %s: volumes not deleted; %s: %s",
+                    view.key,
+                    "they remain" if last else "retrying",
+                    error.message,
+                    extra={"action": "forget"},
+                )
+                if last:
+                    return
+            await asyncio.sleep(RETRY.delay_s(attempt))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import kopf
 
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
+from bendybus.operator.bus.partition_channel import PartitionEndpoints
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.bus.worker_pool import Through, WorkerPool
 from bendybus.operator.decisions import manifests, validation
