@@ -3,13 +3,11 @@
 import base64
 import json
 import statistics
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.e2e import images, traffic
-from tests.e2e.cluster import ROOT, Cluster, eventually
+from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.conftest import Installation, Space
 
 FILES = ("ca.crt", "tls.crt")
@@ -97,52 +95,6 @@ def test_a_bus_goes_from_the_last_version_to_this_one_under_load(
     # new pods start on the processors that the load runs on.
     print(f"keyless sends in each second before {before}, during the upgrade {during}")
     assert statistics.median(during[:-1]) > 0
-
-
-@pytest.mark.core
-def test_a_bus_goes_over_to_its_own_root_when_the_operator_is_upgraded_under_load(
-    installation: Installation, space: Space, with_one_root: str, tmp_path: Path
-) -> None:
-    """All of 0.2.1 was signed by one root; nobody may meet who is not trusted."""
-    cluster = space.cluster
-    archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", images.WITH_ONE_ROOT, "charts"],
-        capture_output=True,
-        check=True,
-    )
-    subprocess.run(["tar", "-x", "-C", str(tmp_path)], input=archive.stdout, check=True)
-    old = Installation(cluster, with_one_root)
-    old.install(chart=tmp_path / "charts" / "bendybus")
-    # An operator of today that is still there would start the bus, and no older version reads the
-    # files that today's partitions write.
-    eventually(lambda: operators(old) == {with_one_root}, within_s=90, what="the old one acts")
-    try:
-        space.start(space.bus("bus", 2, frontend={"replicas": 2}), space.queue("orders", "bus"))
-        assert not cluster.exists("secret", "bus.authority", space.name)
-        image = with_one_root
-        with traffic.running(cluster, space.name, "bus", "orders", image=image) as load:
-            load.flows(more=200)
-            installation.install()
-            eventually(
-                lambda: images_of(space) == {space.image}, within_s=180, what="all pods are new"
-            )
-            assert signs(space) == (False, True)
-            files_arrive(space)
-            a_day_passes(space)
-            eventually(lambda: signs(space) == (True, True), within_s=60, what="its root signs")
-            files_arrive(space)
-            load.flows(more=200)
-            a_day_passes(space)
-            eventually(lambda: signs(space) == (True, False), within_s=60, what="it is alone")
-            files_arrive(space)
-            load.flows(more=200)
-            report = load.finish()
-    finally:
-        installation.install()
-
-    traffic.nothing_lost(report)
-    assert report["errors"]["keyless"] == {}
-    cluster.await_ready("BusNamespace", "bus", space.name, within_s=60)
 
 
 def operators(installation: Installation) -> set[str]:
