@@ -6,7 +6,7 @@ from typing import Any, Final
 import typer.core
 import typer.main
 
-from bendybus.spark.commands.app import app
+from bendybus.spark.commands.run import app
 
 # Of Click, which Typer brings along in some versions and imports in others.
 UsageError: Final[type[Exception]] = typer.BadParameter.__bases__[0]

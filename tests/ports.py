@@ -9,8 +9,8 @@ import itertools
 import os
 import socket
 
-from bendybus.cli.local import ports
-from bendybus.cli.local.ports import HOST as HOST
+from bendybus.cli.local import programs
+from bendybus.cli.local.programs import HOST as HOST
 
 # A socket with a name and no file, held until this process ends: the claim on a port.
 _claims: list[socket.socket] = []
@@ -19,10 +19,10 @@ _offsets = itertools.count(os.getpid() * 97)
 
 def free_port() -> int:
     """Return a port that no server uses, and that is this process's until it ends."""
-    first, last = ports.FIRST, ports.last()
+    first, last = programs.PORT_MIN, programs.last_port()
     for _ in range(last - first):
         port = first + next(_offsets) % (last - first + 1)
-        if ports.is_free(port) and _claimed(port):
+        if programs.is_free_port(port) and _claimed(port):
             return port
     raise AssertionError(f"no port between {first} and {last} is free")
 

@@ -16,9 +16,9 @@ from bendybus.crds import bundling, loading
 from bendybus.domain import errors, shared_access
 from bendybus.frontend.core.metrics import Metrics as FrontEndMetrics
 from bendybus.frontend.listeners import grpc_methods
-from bendybus.frontend.security import operations
+from bendybus.frontend.security import authenticator
 from bendybus.internal.v1 import entity_pb2, partition_pb2
-from bendybus.operator.decisions import data_identity
+from bendybus.operator.decisions import storage
 from bendybus.operator.decisions.conditions import (
     CERTIFICATE_OVERDUE,
     MANIFESTS_NOT_SEEN,
@@ -33,7 +33,7 @@ from bendybus.operator.metrics import Metrics
 from bendybus.partition_server import metrics
 from bendybus.partition_server.service import roles
 from bendybus.partition_server.service.hosts import Hosts
-from bendybus.spark.jobs.progress import Metrics as PipelineMetrics
+from bendybus.spark.jobs.runtime import Metrics as PipelineMetrics
 from bendybus.v1 import management_pb2, pipeline_pb2, receiver_pb2, sender_pb2, transaction_pb2
 from bendybus.wire.refusals import Refusals
 from docs import generate, tables
@@ -101,14 +101,14 @@ def test_the_page_of_security_has_every_method_with_its_roles_or_right() -> None
     def short(method: str) -> str:
         return method.rpartition(".")[2].replace("/", ".")
 
-    def rights(rule: operations.Rule) -> str:
+    def rights(rule: authenticator.Rule) -> str:
         return rule.right if rule.other is None else f"{rule.right} or {rule.other}"
 
     expected = {
         f"| `{short(method)}` | {', '.join(sorted(allowed))} |"
         for method, allowed in roles.METHODS.items()
     } | {
-        f"| `{short(name)}` | {rights(operations.RULES[method.operation])}"
+        f"| `{short(name)}` | {rights(authenticator.RULES[method.operation])}"
         f"{'' if method.on_entity else ', namespace'} |"
         for name, method in grpc_methods.METHODS.items()
     }
@@ -132,7 +132,7 @@ def test_every_method_of_the_services_is_in_the_tables_of_security() -> None:
 
 def test_the_page_of_kubernetes_has_every_annotation_label_and_condition_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "kubernetes.md").read_text(encoding="utf-8")
-    constants = {**vars(names), **vars(data_identity)}
+    constants = {**vars(names), **vars(storage)}
     known = {
         value
         for name, value in constants.items()

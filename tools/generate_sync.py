@@ -39,7 +39,6 @@ NAMES: Final = {
 WORDS: Final = {
     "are awaited in the application's loop": "block the caller's thread",
     "bendybus.client.aio": "bendybus.client",
-    "Asynchronous": "Synchronous",
     "asynchronous": "synchronous",
     "other tasks": "other threads",
     "Tasks may": "Threads may",

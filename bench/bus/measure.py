@@ -25,6 +25,9 @@ CALLS: Final = 16
 KEYS: Final = 64
 BODY: Final = os.urandom(loads.BODY_BYTES)
 _WAIT_S: Final = 5.0
+# What a loop has in its buffer before it asks for it.
+AHEAD: Final = 100
+UNCONFIRMED: Final = "settlements are unconfirmed"
 # Messages of one transaction.
 _OF_ONE: Final = 10
 
@@ -94,10 +97,13 @@ class Bench:
         """One message after the other: each settlement confirmed, and in the background."""
         count = self._load.loop
         for _ in range(self._load.repeats):
-            for what in ("loop_async", "loop_unconfirmed"):
+            for what in ("loop_async", "loop_unconfirmed", "loop_unconfirmed_ahead"):
                 await self.send(client, count)
-                async with client.get_queue_receiver(QUEUE, max_wait_time=_WAIT_S) as receiver:
-                    if what == "loop_unconfirmed":
+                ahead = AHEAD if what == "loop_unconfirmed_ahead" else 0
+                async with client.get_queue_receiver(
+                    QUEUE, max_wait_time=_WAIT_S, prefetch_count=ahead
+                ) as receiver:
+                    if what != "loop_async":
                         receiver.settle_in_background()
                     with self._recorder.timing(what, count):
                         await _loop(receiver, count)
@@ -105,8 +111,11 @@ class Bench:
         title = "for m in receiver: complete(m), async"
         self._emit(self._recorder.row("loop_async", title, "1 at each hop"))
         title = "for m in receiver: complete(m), settle_in_background, async"
-        self._emit(self._recorder.row("loop_unconfirmed", title, "1 at each hop",
-                                      "settlements are unconfirmed"))  # fmt: skip
+        self._emit(self._recorder.row("loop_unconfirmed", title, "1 at each hop", UNCONFIRMED))
+        title = f"the same, prefetch_count={AHEAD}"
+        self._emit(
+            self._recorder.row("loop_unconfirmed_ahead", title, "what is ready", UNCONFIRMED)
+        )
 
     async def _small_receives(self, client: ServiceBusClient) -> None:
         """A loop of small batches, one call after the other."""

@@ -89,7 +89,7 @@ class Cluster:
             process = self.processes.pop(name)
             process.signal(signal.SIGTERM)
             try:
-                process.popen.wait(30)
+                process.server.wait(30)
             finally:
                 process.end()
 

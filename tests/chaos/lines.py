@@ -9,6 +9,8 @@ from typing import Any, Final
 from tests.ports import HOST, free_port
 
 _CHUNK_BYTES: Final = 65_536
+# Steps of the loop from a connection that is accepted to its flow: then it can be ended.
+_ACCEPT_STEPS: Final = 5
 
 
 class Lines:
@@ -92,6 +94,8 @@ class Line:
     async def close(self) -> None:
         """Break everything and wait for the end of it."""
         await self._cut()
+        for _ in range(_ACCEPT_STEPS):
+            await asyncio.sleep(0)
         flows = list(self._flows)
         for flow in flows:
             flow.cancel()

@@ -324,7 +324,7 @@ def test_the_peering_is_the_one_that_the_operator_looks_at() -> None:
 
 
 def test_partitions_let_in_the_operator_by_the_labels_of_its_pods() -> None:
-    text = (ROOT / "operator/bendybus/operator/builders/network_policies.py").read_text()
+    text = (ROOT / "operator/bendybus/operator/builders/children.py").read_text()
     labels = only(render(), "Deployment")["spec"]["template"]["metadata"]["labels"]
 
     wanted = re.findall(r'"(app\.kubernetes\.io/component)": "(\w+)"', text)

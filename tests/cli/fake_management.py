@@ -7,14 +7,7 @@ from typing import Any
 import grpc
 from grpc_status import rpc_status
 
-from bendybus.domain import (
-    descriptions,
-    entity,
-    errors,
-    immutable_fields,
-    limits,
-    partitioning,
-)
+from bendybus.domain import descriptions, entity, errors, limits, partitioning
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import BusError
@@ -97,7 +90,7 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         current = entities.description_from_proto(found.description)
         wanted = descriptions.merged(current, entities.description_changes(request.description))
         try:
-            immutable_fields.check_entity(request.name, current, wanted)
+            descriptions.check_unchanged(request.name, current, wanted)
         except BusError as error:
             self._refuse(context, error)
         self._put(request.name, found.uid, found.origin, wanted)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bendybus.cli.__main__ import main
-from bendybus.cli.cluster import apply_and_wait
-from bendybus.cli.cluster.apply_and_wait import Standing
-from bendybus.cli.cluster.kubectl import Kubectl
+from bendybus.cli.bus.kubectl import Kubectl
+from bendybus.cli.commands import apply_command
+from bendybus.cli.commands.apply_command import Standing
 from bendybus.cli.errors import CliError, UsageError
 from tests.cli.conftest import FakeKubectl
 
@@ -39,7 +39,7 @@ READY = queue("orders", status="True", reason="Available")
 
 def test_what_is_ready_and_what_is_not_is_read_from_the_condition() -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
-    found = apply_and_wait.standings(
+    found = apply_command.standings(
         {"items": [READY, queue("a"), queue("b", status="False", reason="NameTaken"), config_map]}
     )
 
@@ -51,7 +51,7 @@ def test_what_is_ready_and_what_is_not_is_read_from_the_condition() -> None:
 
 
 def test_a_condition_of_an_older_generation_is_no_answer() -> None:
-    (found,) = apply_and_wait.standings(queue("a", status="True", reason="Available", generation=2))
+    (found,) = apply_command.standings(queue("a", status="True", reason="Available", generation=2))
 
     assert found == Standing("Queue", "shop", "a", False, "Unseen", "not reconciled yet.")
 
@@ -98,12 +98,12 @@ def test_when_time_is_over_the_reason_is_said(kubectl: FakeKubectl, tmp_path: Pa
     kubectl.answers(get=listed(queue("a", status="False", reason="Progressing")))
     times = iter([0.0, 1.0, 5.0])
 
-    found = apply_and_wait.wait(
+    found = apply_command.wait(
         Kubectl(), [tmp_path], 4, monotonic=lambda: next(times), sleep=lambda _: None
     )
 
     with pytest.raises(CliError, match=r"shop/a: Progressing"):
-        apply_and_wait.check(found)
+        apply_command.check_options(found)
     assert len(kubectl.calls()) == 2
 
 
@@ -121,4 +121,4 @@ def test_a_refused_manifest_says_what_the_webhook_said(
 
 def test_a_file_that_is_not_there_is_said_before_kubectl_runs() -> None:
     with pytest.raises(UsageError, match=r"nope\.yaml does not exist"):
-        apply_and_wait.apply(Kubectl(), [Path("nope.yaml")])
+        apply_command.apply_on_cluster(Kubectl(), [Path("nope.yaml")])

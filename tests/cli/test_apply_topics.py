@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bendybus.cli.bus import apply_manifests
+from bendybus.cli.bus import manifests
 from bendybus.crds import bundling, loading
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain.entity_kind import EntityKind
@@ -140,7 +140,7 @@ def test_apply_makes_nothing_that_a_basic_bus_lacks(tmp_path: Path) -> None:
     bundle = bundling.bundle(loading.load([file]), running=NamespaceSettings("b", Tier.BASIC))
 
     with pytest.raises(InvalidArgument, match="this one is Basic"):
-        apply_manifests.plan(bundle, [])
+        manifests.plan(bundle, [])
 
 
 def queues(**forwards: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 import bendybus.client
 from bendybus.cli import __main__ as command
-from bendybus.cli.bus import manifests, unavailable_partitions
+from bendybus.cli.bus import management, manifests
 from bendybus.cli.commands.send_command import _outgoing
 from bendybus.cli.output.json_lines import Fields
 from bendybus.crds.errors import ManifestError
@@ -48,7 +48,7 @@ def test_blank_lines_are_messages(tmp_path: Path) -> None:
 def test_a_partition_whose_volume_is_full_is_told_of() -> None:
     low = pb.NamespacePartition(partition=2, available=True, conditions=["DiskLow"])
 
-    [said] = unavailable_partitions.told([low], {})
+    [said] = management.say_unavailable([low], {})
 
     assert said.startswith("Partition 2 takes no messages: its volume has less room")
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from bendybus.cli.__main__ import main
-from bendybus.cli.cluster import connection, port_forward
-from bendybus.cli.cluster.connection import Access, BusKey, ClusterChoice
-from bendybus.cli.cluster.kubectl import Kubectl
+from bendybus.cli.bus import cluster
+from bendybus.cli.bus.cluster import Access, BusKey, ClusterChoice
+from bendybus.cli.bus.kubectl import Kubectl
 from bendybus.cli.errors import CliError, NotFound, Unreachable
 from bendybus.domain.entity import Origin
 from tests.cli import fake_management
@@ -61,28 +61,28 @@ def front_end() -> Iterator[tuple[FakeManagement, int]]:
 def test_the_only_bus_is_the_one(kubectl: FakeKubectl) -> None:
     kubectl.answers(get=listed("flights"))
 
-    assert connection.find(Kubectl(), "") == BusKey("shop", "flights")
+    assert cluster.find(Kubectl(), "") == BusKey("shop", "flights")
 
 
 def test_several_buses_must_be_told_apart(kubectl: FakeKubectl) -> None:
     kubectl.answers(get=listed("flights", "orders"))
 
     with pytest.raises(CliError, match=r"'shop': flights, orders\. Choose one with --bus NAME"):
-        connection.find(Kubectl(), "")
+        cluster.find(Kubectl(), "")
 
 
 def test_no_bus_says_where_it_looked(kubectl: FakeKubectl) -> None:
     kubectl.answers(get=listed(), config={"out": "shop"})
 
     with pytest.raises(NotFound, match=r"no BusNamespace in namespace 'shop' of context 'prod'"):
-        connection.find(Kubectl("prod"), "")
+        cluster.find(Kubectl("prod"), "")
 
 
 def test_a_bus_that_is_not_there_is_named(kubectl: FakeKubectl) -> None:
     kubectl.answers(get=not_found('busnamespaces.bendybus.io "nope"'), config={"out": ""})
 
     with pytest.raises(NotFound, match=r"no BusNamespace 'nope' in namespace 'default'"):
-        connection.find(Kubectl(), "nope")
+        cluster.find(Kubectl(), "nope")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_a_secret_that_cannot_be_used_says_why(
     kubectl.answers(get_secret=answer)
 
     with pytest.raises(CliError, match=sentence):
-        connection.read_access(Kubectl(), BusKey("shop", "flights"))
+        cluster.read_access(Kubectl(), BusKey("shop", "flights"))
 
 
 def test_keys_show_nowhere(kubectl: FakeKubectl) -> None:
     kubectl.answers(get_secret=secret(primaryConnectionString=STRING, ca_crt="PEM"))
 
-    access = connection.read_access(Kubectl(), BusKey("shop", "flights"))
+    access = cluster.read_access(Kubectl(), BusKey("shop", "flights"))
 
     assert access == Access(STRING, "PEM")
     assert KEY not in repr(access)
@@ -119,7 +119,7 @@ def test_keys_show_nowhere(kubectl: FakeKubectl) -> None:
 
 
 def test_only_the_address_of_a_connection_string_moves() -> None:
-    moved = connection.moved(STRING + ";EntityPath=q", "127.0.0.1:99")
+    moved = cluster.moved(STRING + ";EntityPath=q", "127.0.0.1:99")
 
     assert moved == (
         f"Endpoint=sb://127.0.0.1:99;SharedAccessKeyName=R;SharedAccessKey={KEY};EntityPath=q"
@@ -135,7 +135,7 @@ def test_a_bus_is_reached_through_a_port_forward_that_ends_with_the_block(
         **{"port-forward": stays(4711)},
     )
 
-    with connection.reached(ClusterChoice("prod"), {}) as (where, trusted):
+    with cluster.reached(ClusterChoice("prod"), {}) as (where, trusted):
         assert where.startswith("Endpoint=sb://127.0.0.1:4711;")
         assert trusted is not None
         assert trusted.read_text() == "PEM"
@@ -166,7 +166,7 @@ def test_in_a_pod_the_service_is_reached_by_its_name(
         **{"port-forward": stays(4711)},
     )
 
-    with connection.reached(ClusterChoice(context), {"KUBERNETES_SERVICE_HOST": "x"}) as (where, _):
+    with cluster.reached(ClusterChoice(context), {"KUBERNETES_SERVICE_HOST": "x"}) as (where, _):
         assert (where == STRING) is direct
 
 
@@ -174,7 +174,7 @@ def test_a_forward_that_breaks_is_made_again_on_the_same_port(kubectl: FakeKubec
     ends = {"out": "Forwarding from 127.0.0.1:4711 -> 7480\nerror: lost connection to pod\n"}
     kubectl.answers(**{"port-forward": [{**ends, "code": 1}, stays(4711)]})
 
-    with port_forward.forwarded(Kubectl(), "flights-frontend", 7480) as port:
+    with cluster.forwarded(Kubectl(), "flights-frontend", 7480) as port:
         over_at = time.monotonic() + 20
         while len(kubectl.calls()) < 2 and time.monotonic() < over_at:
             time.sleep(0.02)
@@ -188,7 +188,7 @@ def test_a_forward_that_never_works_says_what_kubectl_said(kubectl: FakeKubectl)
 
     with (
         pytest.raises(Unreachable, match=r'service/x: services "flights-frontend" not found\.'),
-        port_forward.forwarded(Kubectl(), "x", 7480),
+        cluster.forwarded(Kubectl(), "x", 7480),
     ):
         pass
 
@@ -201,7 +201,7 @@ def test_a_forward_that_says_nothing_is_given_up(kubectl: FakeKubectl) -> None:
     while not kubectl.calls():
         with (
             pytest.raises(Unreachable, match=rf"not ready within {ready_s:.0f} s"),
-            port_forward.forwarded(Kubectl(), "x", 7480, ready_s=ready_s),
+            cluster.forwarded(Kubectl(), "x", 7480, ready_s=ready_s),
         ):
             pass
         ready_s *= 4
@@ -265,7 +265,7 @@ def test_two_ways_to_name_a_bus_are_one_too_many(
 def test_a_command_that_is_ended_ends_its_forward(kubectl: FakeKubectl) -> None:
     kubectl.answers(**{"port-forward": stays(4711)})
 
-    with pytest.raises(SystemExit), port_forward.forwarded(Kubectl(), "x", 7480):
+    with pytest.raises(SystemExit), cluster.forwarded(Kubectl(), "x", 7480):
         signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(ProcessLookupError):

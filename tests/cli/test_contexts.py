@@ -11,10 +11,9 @@ from typing import Any, cast
 import pytest
 
 from bendybus.cli import __main__ as command
-from bendybus.cli.bus import bus_choice, contexts, file_lock
-from bendybus.cli.bus.bus_choice import Choice
-from bendybus.cli.bus.contexts import Context, Contexts
-from bendybus.cli.cluster.connection import ClusterChoice
+from bendybus.cli.bus import bus_choice
+from bendybus.cli.bus.bus_choice import Choice, Context, Contexts
+from bendybus.cli.bus.cluster import ClusterChoice
 from bendybus.cli.errors import CliError, NotFound, UsageError
 from tests.cli.fake_management import FakeManagement
 
@@ -58,7 +57,7 @@ def test_a_context_is_added_used_listed_and_removed(home: Path, capsys: Capture)
         "in_use": True,
         "bus": "cluster: context kubectl's current one, namespace web, bus orders",
     }
-    assert contexts.read({"XDG_CONFIG_HOME": str(home)}).current == ""
+    assert bus_choice.read_contexts({"XDG_CONFIG_HOME": str(home)}).current == ""
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def choice(home: Path, **given: str) -> Choice:
 
 
 def test_the_command_line_comes_first_then_the_environment_then_the_context(home: Path) -> None:
-    contexts.write(
+    bus_choice.write_contexts(
         {"XDG_CONFIG_HOME": str(home)}, Contexts("prod", {"prod": Context(PROD, "/ca.crt")})
     )
 
@@ -108,7 +107,9 @@ def test_the_command_line_comes_first_then_the_environment_then_the_context(home
 
 
 def test_commands_about_this_machine_know_no_context(home: Path, capsys: Capture) -> None:
-    contexts.write({"XDG_CONFIG_HOME": str(home)}, Contexts("c", {"c": Context(kube=True)}))
+    bus_choice.write_contexts(
+        {"XDG_CONFIG_HOME": str(home)}, Contexts("c", {"c": Context(kube=True)})
+    )
 
     code = run("ps")
 
@@ -134,7 +135,7 @@ def test_a_broken_file_is_named_and_contexts_can_be_repaired(home: Path, capsys:
     file.write_text("[]", encoding="utf-8")
 
     with pytest.raises(CliError, match="is not a file of contexts"):
-        contexts.read({"XDG_CONFIG_HOME": str(home)})
+        bus_choice.read_contexts({"XDG_CONFIG_HOME": str(home)})
     assert run("get", "queues") == 1
     assert f"{file} is not a file of contexts." in capsys.readouterr().err
 
@@ -166,7 +167,9 @@ def test_a_context_that_names_no_bus_is_never_taken_for_the_local_one(
 
 @pytest.mark.requirement("R443")
 def test_logs_say_that_it_is_the_context_that_leads_to_none(home: Path, capsys: Capture) -> None:
-    contexts.write({"XDG_CONFIG_HOME": str(home)}, Contexts("prod", {"prod": Context(PROD)}))
+    bus_choice.write_contexts(
+        {"XDG_CONFIG_HOME": str(home)}, Contexts("prod", {"prod": Context(PROD)})
+    )
 
     code = run("logs")
 
@@ -192,9 +195,9 @@ def test_contexts_are_written_where_the_system_is_not_posix(
     for name in ("O_CLOEXEC", "O_NOFOLLOW", "pread", "fchmod"):
         monkeypatch.delattr(os, name)
 
-    contexts.write(os.environ, Contexts().add("a", Context("Endpoint=sb://a:1;")))
+    bus_choice.write_contexts(os.environ, Contexts().add("a", Context("Endpoint=sb://a:1;")))
 
-    assert contexts.read(os.environ).named["a"].connection_string == "Endpoint=sb://a:1;"
+    assert bus_choice.read_contexts(os.environ).named["a"].connection_string == "Endpoint=sb://a:1;"
 
 
 @pytest.mark.requirement("R478")
@@ -206,10 +209,10 @@ def test_two_that_add_a_context_at_the_same_time_lose_none(home: Path) -> None:
         other.join(0.3)
         return found.add("a", Context(PROD))
 
-    contexts.change(os.environ, slowly)
+    bus_choice.change_contexts(os.environ, slowly)
     other.join()
 
-    assert {*contexts.read(os.environ).named} == {"a", "b"}
+    assert {*bus_choice.read_contexts(os.environ).named} == {"a", "b"}
 
 
 @pytest.mark.requirement("R478")
@@ -218,9 +221,9 @@ def test_a_file_that_another_process_changes_for_long_is_an_error(
 ) -> None:
     lock = home / "bendybus" / "contexts.lock"
     lock.parent.mkdir()
-    monkeypatch.setattr(file_lock, "WAIT_S", 0.05)
+    monkeypatch.setattr(bus_choice, "WAIT_S", 0.05)
 
-    with file_lock.held(lock):
+    with bus_choice.file_held(lock):
         code = run("context", "add", "a", "--connection-string", PROD)
 
     assert (code, f"{lock}: in use by another process." in capsys.readouterr().err) == (1, True)
@@ -244,12 +247,12 @@ class Msvcrt:
 @pytest.mark.requirement("R478")
 def test_the_lock_is_one_of_windows_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system = Msvcrt()
-    monkeypatch.setattr(file_lock, "fcntl", None)
+    monkeypatch.setattr(bus_choice, "fcntl", None)
     monkeypatch.setitem(sys.modules, "msvcrt", cast(Any, system))
 
-    with file_lock.held(home / "lock"):
+    with bus_choice.file_held(home / "lock"):
         assert system.held
-        with pytest.raises(TimeoutError), file_lock.held(home / "lock", 0.0):
+        with pytest.raises(TimeoutError), bus_choice.file_held(home / "lock", 0.0):
             pass
 
     assert not system.held

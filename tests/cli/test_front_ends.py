@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bendybus.cli import __main__ as command
-from bendybus.cli.local import ports
+from bendybus.cli.local import programs
 from tests.cli.test_up import Start, alive, data, processes, ready, start, until
 
 __all__ = ["data", "start"]
@@ -22,8 +22,8 @@ def three_free() -> int:
     # By chance, since other test processes look for some at the same time.
     return next(
         first
-        for first in iter(lambda: random.randint(ports.FIRST, ports.last() - 9), 0)
-        if all(ports.is_free(first + number) for number in range(9))
+        for first in iter(lambda: random.randint(programs.PORT_MIN, programs.last_port() - 9), 0)
+        if all(programs.is_free_port(first + number) for number in range(9))
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bendybus.cli.cluster.kubectl import Absent, Forbidden, Kubectl, UnknownKind
+from bendybus.cli.bus.kubectl import Absent, Forbidden, Kubectl, UnknownKind
 from bendybus.cli.errors import CliError, NotFound, Unreachable
 from tests.cli.conftest import FakeKubectl
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bendybus.cli import __main__ as command
-from bendybus.cli.local.log_files import LogFile
-from bendybus.cli.output import log_lines
+from bendybus.cli.commands import log_command
+from bendybus.cli.commands.log_command import LogFile
 from tests.cli.conftest import FakeKubectl
 from tests.cli.test_up import Start, data, ready, start
 
@@ -23,17 +23,17 @@ def entry(time: str, message: str, **more: object) -> str:
 
 
 def test_a_line_is_shown_with_its_fields_and_any_text_is_a_message() -> None:
-    first = log_lines.parse("a", entry("T1", "m", action="x", port=7, exception="E1\nE2"))
+    first = log_command.parse_line("a", entry("T1", "m", action="x", port=7, exception="E1\nE2"))
 
     assert str(first) == "T1 info a: m  port=7\nE1\nE2"
     assert first.as_json()["process"] == "a"
-    assert str(log_lines.parse("a", "[1, 2]")) == "a: [1, 2]"
-    assert log_lines.parse("b", f"[pod/p-0/server] {entry('T', 'm')}").process == "p-0"
+    assert str(log_command.parse_line("a", "[1, 2]")) == "a: [1, 2]"
+    assert log_command.parse_line("b", f"[pod/p-0/server] {entry('T', 'm')}").process == "p-0"
 
 
 def test_lines_of_several_processes_are_in_the_order_of_their_times() -> None:
     lines = [
-        log_lines.parse(process, text)
+        log_command.parse_line(process, text)
         for process, text in [
             ("a", entry("T2", "second")),
             ("a", "a trace of it"),
@@ -42,7 +42,7 @@ def test_lines_of_several_processes_are_in_the_order_of_their_times() -> None:
         ]
     ]
 
-    found = [line.entry["message"] for line in log_lines.by_time(lines)]
+    found = [line.entry["message"] for line in log_command.by_time(lines)]
 
     assert found == ["first", "second", "a trace of it", "third"]
 

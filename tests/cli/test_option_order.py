@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from bendybus.cli.commands import option_order
+from bendybus.cli.commands import run_command
 from bendybus.cli.commands.app import app
 
 ROOT = typer.main.get_command(app)
@@ -28,7 +28,7 @@ ROOT = typer.main.get_command(app)
     ],
 )
 def test_options_before_a_command_may_stand_behind_it(given: str, ordered: str) -> None:
-    assert option_order.ordered(given.split(), ROOT) == ordered.split()
+    assert run_command.ordered_options(given.split(), ROOT) == ordered.split()
 
 
 def _results(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -55,15 +55,15 @@ def test_each_command_with_a_result_has_one_option_for_how_it_is_printed(
 
 @pytest.mark.requirement("R366")
 def test_the_old_spelling_of_json_is_taken_where_there_is_an_output() -> None:
-    assert option_order.ordered(["ps", "--json"], ROOT) == ["ps", "--output=json"]
-    assert option_order.ordered(["send", "q", "--", "--json"], ROOT) == [
+    assert run_command.ordered_options(["ps", "--json"], ROOT) == ["ps", "--output=json"]
+    assert run_command.ordered_options(["send", "q", "--", "--json"], ROOT) == [
         "send",
         "q",
         "--",
         "--json",
     ]
-    assert option_order.ordered(["send", "-p", "--json"], ROOT) == ["send", "-p", "--json"]
-    assert option_order.ordered(["delete", "queue", "--json"], ROOT)[-1] == "--json"
+    assert run_command.ordered_options(["send", "-p", "--json"], ROOT) == ["send", "-p", "--json"]
+    assert run_command.ordered_options(["delete", "queue", "--json"], ROOT)[-1] == "--json"
 
 
 @pytest.mark.parametrize(("path", "command"), [*_results(ROOT)], ids=str)

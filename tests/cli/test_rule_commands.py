@@ -4,7 +4,7 @@ import pytest
 
 from bendybus.cli import __main__ as command
 from bendybus.cli.commands import rule_commands
-from bendybus.cli.output import rule_views
+from bendybus.cli.output import entity_views
 from bendybus.crds import rule_manifest
 from bendybus.crds.rule_manifest import RuleSpec
 from bendybus.domain.filters.rule import (
@@ -123,6 +123,6 @@ def test_a_dry_run_fails_where_creating_would_fail(
     ids=lambda rule: rule.name,
 )
 def test_a_rule_is_shown_as_a_manifest_has_it(rule: Rule) -> None:
-    shown = rule_views.as_json(rule)
+    shown = entity_views.rule_as_json(rule)
 
     assert rule_manifest.to_rule(RuleSpec.model_validate(shown)) == rule

@@ -1,6 +1,6 @@
 """The small rules of `up`: back-off and dealing."""
 
-from bendybus.cli.local import placement
+from bendybus.cli.local import programs
 from bendybus.cli.local.child import BACKOFF
 
 
@@ -20,8 +20,8 @@ def test_a_run_of_thirty_seconds_starts_the_delays_over() -> None:
 
 
 def test_partitions_are_dealt_in_turn_and_none_is_left_out() -> None:
-    assert placement.deal(4, 2) == [(0, 2), (1, 3)]
+    assert programs.deal_partitions(4, 2) == [(0, 2), (1, 3)]
     for processes in range(1, 17):
-        dealt = placement.deal(16, processes)
+        dealt = programs.deal_partitions(16, processes)
         assert sorted(sum(dealt, ())) == list(range(16))
         assert max(map(len, dealt)) - min(map(len, dealt)) <= 1

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from bendybus.cli.bus import traffic
 from bendybus.cli.bus.management import Management
-from bendybus.cli.bus.traffic import Rates
-from bendybus.cli.commands.top_command import Row
+from bendybus.cli.commands import top_command
+from bendybus.cli.commands.top_command import Rates, Row
 from bendybus.domain import entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.v1 import management_pb2 as pb
@@ -25,7 +24,7 @@ bendybus_incoming_messages_created{entity="Orders"} 1.7e+09
 
 
 def test_counters_of_a_front_end_are_read() -> None:
-    found = traffic.counters(TEXT + 'bendybus_incoming_messages_total{entity="orders"} 1.0\n')
+    found = top_command.counters(TEXT + 'bendybus_incoming_messages_total{entity="orders"} 1.0\n')
 
     assert found == {"orders": (101.0, 40.0), 'news/subscriptions/a"b': (0.0, 7.0)}
 
@@ -34,10 +33,10 @@ def test_rates_are_of_what_came_between_two_readings_also_after_a_new_start() ->
     before = {"a": {"orders": (100.0, 40.0), "gone": (1.0, 1.0)}, "b": {"orders": (7.0, 0.0)}}
     after = {"a": {"orders": (150.0, 30.0), "new": (4.0, 0.0)}, "b": {"orders": (9.0, 0.0)}}
 
-    found = traffic.rates(before, after, 2.0)
+    found = top_command.rates_between(before, after, 2.0)
 
     assert found == {"orders": Rates(26.0, 15.0), "new": Rates(2.0, 0.0)}
-    assert traffic.rates(before, after, 0.0)["orders"] == Rates()
+    assert top_command.rates_between(before, after, 0.0)["orders"] == Rates()
 
 
 @pytest.mark.requirement("R475")
@@ -46,8 +45,8 @@ def test_a_front_end_that_starts_again_adds_no_traffic_that_there_was_not() -> N
     one = {"a": {"orders": (1_002.0, 0.0)}}
     again = {"a": {"orders": (1_004.0, 0.0)}, "b": {"orders": (500.0, 0.0)}}
 
-    assert traffic.rates(both, one, 2.0) == {"orders": Rates(1.0, 0.0)}
-    assert traffic.rates(one, again, 2.0) == {"orders": Rates(1.0, 0.0)}
+    assert top_command.rates_between(both, one, 2.0) == {"orders": Rates(1.0, 0.0)}
+    assert top_command.rates_between(one, again, 2.0) == {"orders": Rates(1.0, 0.0)}
 
 
 @pytest.mark.requirement("R476")

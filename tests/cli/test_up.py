@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pytest
 
 from bendybus.cli import __main__ as command
-from bendybus.cli.local import control, data_directory, ports
+from bendybus.cli.local import control, data_directory, programs
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -332,12 +332,12 @@ def test_ports_are_not_chosen_again_without_end(start: Start, data: Path) -> Non
 
 
 def test_ports_lie_below_those_of_connections_and_none_is_chosen_twice() -> None:
-    found = [ports.free() for _ in range(50)]
+    found = [programs.free_port() for _ in range(50)]
 
     begins = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert len(set(found)) == 50
     assert max(found) < begins
-    assert ports.near(found[0] - 1, 1) != found[0]
+    assert programs.port_near(found[0] - 1, 1) != found[0]
 
 
 def test_a_folder_of_another_tier_is_refused_and_left_as_it_is(

@@ -10,7 +10,7 @@ from bendybus import client as sync_client
 from bendybus.client import aio
 from bendybus.client import management as sync_management
 from bendybus.client.aio import management as aio_management
-from bendybus.client.core import ask_ahead, receive_stream
+from bendybus.client.core import pending_receive, receive_stream
 from tests.client.fake_front_end import FakeFrontEnd
 from tests.client.memory_queue import MemoryQueue
 
@@ -48,7 +48,7 @@ def fake() -> Iterator[FakeFrontEnd]:
 @pytest.fixture
 def merging(fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch) -> FakeFrontEnd:
     """A front end that reads merged frames; loops are in step however slow the machine is."""
-    monkeypatch.setattr(ask_ahead, "_IN_STEP_S", 60.0)
+    monkeypatch.setattr(pending_receive, "_IN_STEP_S", 60.0)
     fake.merges = True
     return fake
 
@@ -56,7 +56,7 @@ def merging(fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch) -> FakeFrontEnd
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no receive has taken yet is kept, however late the next step of the loop is."""
-    monkeypatch.setattr(ask_ahead, "LOOK_S", 60.0)
+    monkeypatch.setattr(pending_receive, "LOOK_S", 60.0)
     monkeypatch.setattr(receive_stream, "_SWEEP_S", 60.0)
 
 

@@ -22,8 +22,8 @@ from bendybus.v1 import (
     sender_pb2,
     sender_pb2_grpc,
 )
-from bendybus.wire import message_heads, statuses
-from bendybus.wire.admission import ADMITTED
+from bendybus.wire import frame_forms, statuses
+from bendybus.wire.streams import ADMITTED
 from tests.client.fake_management_service import ManagementService
 from tests.client.fake_receiver_service import ReceiverService
 from tests.client.memory_queue import PARTITION, MemoryQueue
@@ -215,7 +215,7 @@ class _Sender(sender_pb2_grpc.SenderServiceServicer):
             for name, value in context.invocation_metadata() or ()
             if name == "authorization"
         }
-        heads = (message_heads.READS,) if self._fake.reads_heads else ()
+        heads = (frame_forms.READS_HEADS,) if self._fake.reads_heads else ()
         await context.send_initial_metadata((ADMITTED, *heads))
         async for frame in request_iterator:
             ids = list(frame.batch.message_ids)

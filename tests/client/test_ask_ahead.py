@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bendybus.client import aio, exceptions
-from bendybus.client.core.ask_ahead import AskAhead
+from bendybus.client.core.pending_receive import AskAhead
 from tests.client.conftest import Either
 from tests.client.fake_front_end import FakeFrontEnd
 from tests.client.loops import complete_some, eventually, fill, locked, released

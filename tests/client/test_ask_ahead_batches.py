@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.client.core import ask_ahead, io_thread, receive_stream
+from bendybus.client.core import io_thread, pending_receive, receive_stream
 from tests.client.conftest import Either
 from tests.client.fake_front_end import FakeFrontEnd
 from tests.client.loops import eventually, fill, locked, released
@@ -96,7 +96,7 @@ async def test_what_is_given_back_while_the_bus_is_away_is_given_back_after(
 ) -> None:
     monkeypatch.setattr(receive_stream, "_CLOSE_TIMEOUT_S", 0.1)
     # Looked at by this test.
-    monkeypatch.setattr(ask_ahead, "LOOK_S", 60.0)
+    monkeypatch.setattr(pending_receive, "LOOK_S", 60.0)
     await fill(client, 60)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
     await complete_batches(receiver, 10, 40, singly=False)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bendybus.client import ServiceBusMessage, exceptions
-from bendybus.client.core import background_settlements
+from bendybus.client.core import receive_stream, settlements, stream
 from tests.client.conftest import Either
 from tests.client.fake_front_end import FakeFrontEnd
 from tests.client.memory_queue import MemoryQueue
@@ -102,7 +102,7 @@ async def test_renewing_a_lock_still_waits_for_its_end(client: Any) -> None:
 async def test_no_more_than_so_many_are_under_way(
     client: Any, fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background_settlements, "PENDING_MAX", 4)
+    monkeypatch.setattr(settlements, "PENDING_MAX", 4)
     receiver = Either(client.get_queue_receiver("q"))
     messages = await received(client, receiver, 6)
     held = await hold(fake)
@@ -141,8 +141,10 @@ async def test_closing_the_client_reports_every_receiver_and_closes_all(
 
 
 async def test_closing_the_client_waits_for_a_slow_bus(
-    client: Any, fake: FakeFrontEnd, queue: MemoryQueue
+    client: Any, fake: FakeFrontEnd, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module, limit in ((stream, "_END_TIMEOUT_S"), (receive_stream, "_CLOSE_TIMEOUT_S")):
+        monkeypatch.setattr(module, limit, 0.3)
     receiver = Either(client.get_queue_receiver("q"))
     messages = await received(client, receiver, 2)
     held = await hold(fake)
@@ -151,7 +153,7 @@ async def test_closing_the_client_waits_for_a_slow_bus(
         await receiver.complete_message(message)
 
     # Longer than closing a stream waits.
-    threading.Timer(2.5, lambda: fake.call(held.set)).start()
+    threading.Timer(0.8, lambda: fake.call(held.set)).start()
     await Either(client).close()
 
     assert not queue.messages

@@ -13,7 +13,7 @@ from bendybus.client.core.session_link import SessionLink
 from bendybus.client.core.stream import BusClock
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.v1.receiver_pb2 import ReceiveStreamResponse
-from bendybus.wire import admission
+from bendybus.wire import streams
 from tests.client.test_session_order import Waiter, next_of, settled
 
 BUS_MS = 5_000_000
@@ -37,8 +37,8 @@ def test_the_clock_of_the_bus_is_known_to_the_quickest_round_trip() -> None:
 
 
 def test_a_server_that_tells_no_clock_is_understood() -> None:
-    assert admission.clock_of((admission.clock(7), ("other", "x"))) == 7
-    assert admission.clock_of(None) == admission.clock_of((("bendybus-clock-ms", "x"),)) == 0
+    assert streams.clock_of((streams.clock(7), ("other", "x"))) == 7
+    assert streams.clock_of(None) == streams.clock_of((("bendybus-clock-ms", "x"),)) == 0
 
 
 def opened(mode: receiver_pb2.ReceiveMode, link: SessionLink | None = None) -> ReceiveStream:

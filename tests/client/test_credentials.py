@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
-from bendybus.client.core import tls_probe
+from bendybus.client.core import settings
 from bendybus.client.core.credentials import SCOPE, Credentials
 from bendybus.client.exceptions import ServiceBusAuthenticationError
 from bendybus.domain.errors import RetryableError, Unauthenticated
@@ -172,11 +172,11 @@ async def test_a_port_is_asked_whether_it_speaks_tls(fake: FakeFrontEnd, tmp_pat
     )
     port = server.sockets[0].getsockname()[1]
 
-    assert await tls_probe.speaks_tls(f"127.0.0.1:{port}")
-    assert not await tls_probe.speaks_tls(f"127.0.0.1:{fake.port}")
+    assert await settings.speaks_tls(f"127.0.0.1:{port}")
+    assert not await settings.speaks_tls(f"127.0.0.1:{fake.port}")
     server.close()
     with pytest.raises(RetryableError, match="No bus answers"):
-        await tls_probe.speaks_tls(f"127.0.0.1:{port}")
+        await settings.speaks_tls(f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(
@@ -191,4 +191,4 @@ async def test_a_port_is_asked_whether_it_speaks_tls(fake: FakeFrontEnd, tmp_pat
     ],
 )
 def test_only_loopback_is_asked(host: str, local: bool) -> None:
-    assert tls_probe.is_loopback(host) is local
+    assert settings.is_loopback(host) is local

@@ -10,7 +10,7 @@ import pytest
 
 from bendybus import client as sync_client
 from bendybus.client import ServiceBusMessage, ServiceBusReceiveMode, aio, exceptions
-from bendybus.client.core.renewal_schedule import Renewal, RenewalSchedule
+from bendybus.client.core.lock_renewer import Renewal, RenewalSchedule
 from bendybus.client.core.settlements import Outcome
 from bendybus.client.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, ServiceBusError
 from bendybus.v1 import receiver_pb2

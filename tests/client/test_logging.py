@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
-from bendybus.client.core import tls_probe
-from bendybus.client.core.outage import Outage
+from bendybus.client.core import settings
+from bendybus.client.core.retry_policy import Outage
 from bendybus.domain.errors import (
     BusError,
     EntityDisabled,
@@ -19,7 +19,7 @@ from bendybus.domain.errors import (
     SessionCannotBeLocked,
 )
 from bendybus.v1.receiver_pb2 import ReceiveStreamResponse
-from bendybus.wire import admission, statuses
+from bendybus.wire import statuses, streams
 from tests.client.conftest import RETRY
 from tests.client.fake_front_end import FakeFrontEnd
 from tests.client.test_session_leaving import stream_of
@@ -37,7 +37,7 @@ class _Refused:
 
     async def initial_metadata(self) -> grpc.aio.Metadata:
         """Admit the stream."""
-        return grpc.aio.Metadata(admission.ADMITTED)
+        return grpc.aio.Metadata(streams.ADMITTED)
 
     async def write(self, request: Any) -> None:
         """Take the opening."""
@@ -228,7 +228,7 @@ async def test_whether_a_bus_speaks_tls_is_asked_once_for_all_that_wait(
     fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
-    speaks_tls = tls_probe.speaks_tls
+    speaks_tls = settings.speaks_tls
 
     async def counted(target: str) -> bool:
         nonlocal asked
@@ -236,7 +236,7 @@ async def test_whether_a_bus_speaks_tls_is_asked_once_for_all_that_wait(
         await asyncio.sleep(0.05)
         return await speaks_tls(target)
 
-    monkeypatch.setattr(tls_probe, "speaks_tls", counted)
+    monkeypatch.setattr(settings, "speaks_tls", counted)
     async with aio.ServiceBusClient(f"127.0.0.1:{fake.port}", ("k", "s")) as client:
         receivers = [client.get_queue_receiver("q") for _ in range(10)]
         await asyncio.gather(*(receiver.receive_messages(1, 1) for receiver in receivers))

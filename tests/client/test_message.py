@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bendybus.client import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
-from bendybus.client.core import renewal_schedule
+from bendybus.client.core import lock_renewer
 from bendybus.client.exceptions import MessageSizeExceededError, ServiceBusError
 from bendybus.client.messages import encode, received_message, values
 from bendybus.client.messages.received_message import Delivered
@@ -221,7 +221,7 @@ def test_a_copy_of_a_message_that_was_not_read_is_read_when_it_is_needed() -> No
     made = pickle.loads(pickle.dumps(received(ServiceBusMessage("x", message_id="m"))))
 
     assert (str(made), made.message_id) == ("x", "m")
-    assert renewal_schedule.lock_left_s(made) == 0
+    assert lock_renewer.lock_left_s(made) == 0
     with pytest.raises(AttributeError):
         _ = made._nothing
 

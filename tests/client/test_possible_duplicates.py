@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bendybus.client.core import possible_duplicates
-from bendybus.client.core.possible_duplicates import PossibleDuplicates
+from bendybus.client.core import send_queue
+from bendybus.client.core.send_queue import PossibleDuplicates
 
 
 def unit(*ids: str) -> Any:
@@ -21,7 +21,7 @@ def test_the_ids_are_kept_up_to_a_limit() -> None:
     found.add([unit("a", "b"), unit("c")], 0.0)
 
     assert list(found.ids) == [("orders", "a"), ("orders", "b"), ("orders", "c")]
-    assert found.ids.maxlen == possible_duplicates.IDS_MAX == 10_000
+    assert found.ids.maxlen == send_queue.IDS_MAX == 10_000
 
 
 def test_they_are_logged_at_most_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:

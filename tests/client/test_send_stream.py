@@ -82,8 +82,9 @@ async def test_a_refused_repeat_leaves_an_unknown_outcome_unknown(
 
 
 async def test_the_time_that_the_caller_gave_is_used_while_a_partition_is_away(
-    fake: FakeFrontEnd, sender: Any
+    fake: FakeFrontEnd, sender: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(send_stream, "_REPEAT_PAUSE_S_MAX", 0.05)
     # More often than retry_total.
     fake.group_errors["m"] = [errors.PartitionUnavailable("the only partition is away")] * 9
 

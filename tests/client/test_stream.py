@@ -10,7 +10,7 @@ from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.stream import Stream
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
-from bendybus.wire import admission
+from bendybus.wire import streams
 
 
 class Call:
@@ -119,7 +119,7 @@ async def test_who_is_turned_away_has_written_nothing_and_knows_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "asked"), [([admission.ADMITTED], False), ([], True)], ids=["this version", "0.2"]
+    ("metadata", "asked"), [([streams.ADMITTED], False), ([], True)], ids=["this version", "0.2"]
 )
 async def test_who_is_let_in_writes(metadata: list[tuple[str, str]], asked: bool) -> None:
     call = Call()

@@ -19,9 +19,9 @@ from tests.client.fake_front_end import FakeFrontEnd
 CHILD = """
 import asyncio, json, sys
 from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
-from bendybus.client.core import receive_asks, waiters
+from bendybus.client.core import (receive_asks, io_thread)
 
-waiters.MARGIN_S, receive_asks._GRACE_S = 0.3, 0.2
+io_thread.MARGIN_S, receive_asks._GRACE_S = 0.3, 0.2
 surface, operation, address = sys.argv[1:]
 
 async def either(found):
@@ -90,7 +90,7 @@ def test_answers_that_came_while_the_process_was_suspended_count(
                 with ServiceBusClient.from_connection_string(fake.connection_string) as other:
                     other.get_queue_sender("q").send_messages(ServiceBusMessage("late"))
             # All that the call may take, and more: its answer is in the socket meanwhile.
-            time.sleep(2.5)
+            time.sleep(1.8)
             os.kill(child.pid, signal.SIGCONT)
 
             said, _ = child.communicate(timeout=30)

@@ -13,7 +13,7 @@ from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.v1 import transaction_pb2
 from bendybus.wire import statuses
-from bendybus.wire.admission import ADMITTED
+from bendybus.wire.streams import ADMITTED
 
 Response = transaction_pb2.TransactResponse
 COLLECTED = Response()

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import descriptions, entity_settings, immutable_fields, limits
+from bendybus.domain import descriptions, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import (
     Description,
+    EntityStatus,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
 from bendybus.domain.limits import Tier
 
@@ -96,7 +96,7 @@ def test_what_is_fixed_at_creation_is_fixed_for_every_kind(
     changes: dict[str, Any] = {field: True}
 
     with pytest.raises(refusal, match=f"{current.kind} 'x': "):
-        immutable_fields.check_entity("x", current, replace(current, **changes))
+        descriptions.check_unchanged("x", current, replace(current, **changes))
 
 
 def test_every_kind_has_what_rules_of_messages_read() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from bendybus.domain import entity_settings
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.setting import SettingType
+from bendybus.domain.entity_settings import SettingType
 
 KINDS = pytest.mark.parametrize("kind", EntityKind)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import immutable_fields
+from bendybus.domain import descriptions
 from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import InvalidOperation, PartitioningImmutable
 from bendybus.domain.limits import Tier
@@ -21,9 +21,9 @@ def test_tier_and_partitions_of_a_namespace_never_change(
 ) -> None:
     now: dict[str, Any] = {"tier": Tier.STANDARD, "partition_count": 4}
 
-    immutable_fields.check_namespace("bus", **now, wanted_tier=Tier.STANDARD, wanted_count=4)
+    descriptions.check_namespace_unchanged("bus", **now, wanted_tier=Tier.STANDARD, wanted_count=4)
     with pytest.raises(PartitioningImmutable, match="cannot become") as caught:
-        immutable_fields.check_namespace("bus", **now, wanted_tier=tier, wanted_count=count)
+        descriptions.check_namespace_unchanged("bus", **now, wanted_tier=tier, wanted_count=count)
 
     assert caught.value.metadata["field"] == field
 
@@ -34,9 +34,7 @@ def test_the_partitioning_of_a_queue_never_changes(before: bool) -> None:
     current = QueueDescription(enable_partitioning=before)
 
     with pytest.raises(PartitioningImmutable, match="cannot be changed after creation") as caught:
-        immutable_fields.check_entity(
-            "q", current, replace(current, enable_partitioning=not before)
-        )
+        descriptions.check_unchanged("q", current, replace(current, enable_partitioning=not before))
 
     assert caught.value.metadata["field"] == "enablePartitioning"
 
@@ -46,10 +44,10 @@ def test_other_fixed_fields_are_an_invalid_operation(field: str) -> None:
     changes: dict[str, Any] = {field: True}
 
     with pytest.raises(InvalidOperation):
-        immutable_fields.check_entity("q", QueueDescription(), QueueDescription(**changes))
+        descriptions.check_unchanged("q", QueueDescription(), QueueDescription(**changes))
 
 
 def test_all_else_may_change() -> None:
     wanted = QueueDescription(lock_duration_ms=5_000, max_delivery_count=3, user_metadata="x")
 
-    immutable_fields.check_entity("q", QueueDescription(), wanted)
+    descriptions.check_unchanged("q", QueueDescription(), wanted)

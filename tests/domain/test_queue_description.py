@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import descriptions, entity_settings, limits
-from bendybus.domain.entity_settings import QueueDescription
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus, QueueDescription
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
 

@@ -53,8 +53,6 @@ def hostile(cluster: Cluster) -> str:
     return _build(cluster, ROOT, "bendybus-hostile", options, HOSTILE_FILES)
 
 
-# 0.2.1, the last release in which one root signed for all buses.
-WITH_ONE_ROOT: Final = "f451dad7c2903f725d2d70fe2596554f80f210d8"
 # 0.4.0, the last release without topics.
 WITHOUT_TOPICS: Final = "c0ff5305caf0344dc2a8e0f5447bca20ece46a9f"
 

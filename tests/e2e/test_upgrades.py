@@ -1,7 +1,5 @@
 """New versions under load: of the pods of a bus, and of the chart."""
 
-import base64
-import json
 import statistics
 
 import pytest
@@ -10,21 +8,12 @@ from tests.e2e import images, traffic
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.conftest import Installation, Space
 
-FILES = ("ca.crt", "tls.crt")
-
 
 @pytest.fixture(scope="session")
 def previous(cluster: Cluster) -> str:
     if cluster.nodes is None:
         pytest.skip("the image of the last release can be loaded only on nodes of shared/cluster")
     return images.of_release(cluster, images.last_release())
-
-
-@pytest.fixture(scope="session")
-def with_one_root(cluster: Cluster) -> str:
-    if cluster.nodes is None:
-        pytest.skip("the image of 0.2.1 can be loaded only on nodes of shared/cluster")
-    return images.of_release(cluster, images.WITH_ONE_ROOT)
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +33,11 @@ def images_of(space: Space) -> set[str]:
     return {pod["spec"]["containers"][0]["image"] for pod in ready}
 
 
+def operators(installation: Installation) -> set[str]:
+    """Return the images of all operators, also of those that are ending."""
+    return {pod["spec"]["containers"][0]["image"] for pod in installation.operators()}
+
+
 def pods_of(space: Space) -> set[str]:
     """Return the UIDs of all pods of buses."""
     pods = space.cluster.list("pod", space.name, "bendybus.io/bus")
@@ -51,7 +45,7 @@ def pods_of(space: Space) -> set[str]:
 
 
 def test_a_topic_waits_until_its_bus_runs_a_version_that_has_topics(
-    space: Space, without_topics: str
+    space: Space, without_topics: str, previous: str
 ) -> None:
     space.start(space.bus("bus", 2, image=without_topics), space.queue("orders", "bus"))
     reference = {"namespaceRef": {"name": "bus"}}
@@ -62,10 +56,17 @@ def test_a_topic_waits_until_its_bus_runs_a_version_that_has_topics(
     space.cluster.await_reason("Topic", "sales", space.name, "PartitionOutdated", within_s=60)
     space.cluster.await_ready("Queue", "orders", space.name)
 
-    space.cluster.apply(space.bus("bus", 2))
+    # By way of the version that converts the files of the first.
+    for bus in (space.bus("bus", 2, image=previous), space.bus("bus", 2)):
+        space.cluster.apply(bus)
+        expected = {bus["spec"].get("image", space.image)}
 
-    for kind, name in (("Topic", "sales"), ("Subscription", "audit"), ("Queue", "orders")):
-        space.cluster.await_ready(kind, name, space.name, within_s=120)
+        def replaced(expected: set[str] = expected) -> bool:
+            return images_of(space) == expected
+
+        eventually(replaced, within_s=150, what=f"all pods run {expected}")
+        for kind, name in (("Topic", "sales"), ("Subscription", "audit"), ("Queue", "orders")):
+            space.cluster.await_ready(kind, name, space.name, within_s=120)
 
 
 @pytest.mark.core
@@ -95,61 +96,6 @@ def test_a_bus_goes_from_the_last_version_to_this_one_under_load(
     # new pods start on the processors that the load runs on.
     print(f"keyless sends in each second before {before}, during the upgrade {during}")
     assert statistics.median(during[:-1]) > 0
-
-
-def operators(installation: Installation) -> set[str]:
-    """Return the images of all operators, also of those that are ending."""
-    return {pod["spec"]["containers"][0]["image"] for pod in installation.operators()}
-
-
-def authority(space: Space) -> dict[str, str]:
-    """Return the files of the bus's root."""
-    data = space.cluster.get("secret", "bus.authority", space.name)["data"]
-    return {name: base64.b64decode(value or "").decode() for name, value in data.items()}
-
-
-def signs(space: Space) -> tuple[bool, bool]:
-    """Return whether the bus's own root signs, and whether the former is trusted still."""
-    files = authority(space)
-    return files["signs"] == "yes", bool(files["former.crt"])
-
-
-def a_day_passes(space: Space) -> None:
-    """Set back when the step began, as if it had been days ago."""
-    since = base64.b64encode(b"2026-01-01T00:00:00Z").decode()
-    patch = json.dumps({"data": {"since": since}})
-    space.cluster.kubectl("patch", "secret", "bus.authority", "-n", space.name, "-p", patch)
-
-
-def files_arrive(space: Space) -> None:
-    """Have kubelets bring the new files at once, and wait until every pod shows them.
-
-    The client's pod too: a day is long enough for it. Pods that are being replaced need none:
-    their successors start with the new files.
-    """
-    for pod in space.cluster.list("pod", space.name, "bendybus.io/bus=bus"):
-        if "deletionTimestamp" in pod["metadata"]:
-            continue
-        name, role = pod["metadata"]["name"], pod["metadata"]["labels"]["bendybus.io/role"]
-        tls = "/etc/bendybus/tls"
-        shows(space, name, f"bus-{role}-tls", {file: f"{tls}/{file}" for file in FILES})
-    shows(space, "load", "bus-rootmanagesharedaccesskey", {"ca.crt": traffic.CA_FILE})
-
-
-def shows(space: Space, pod: str, secret: str, paths: dict[str, str]) -> None:
-    """Have a kubelet bring the files of a Secret at once; `paths`: where the pod has each."""
-    data = space.cluster.get("secret", secret, space.name)["data"]
-    look = f"e2e/look={hash(str(data))}"
-    space.cluster.kubectl("annotate", "pod", pod, "-n", space.name, "--overwrite", look)
-
-    def arrived() -> bool:
-        shown = ("exec", pod, "-n", space.name, "--", "cat")
-        return all(
-            space.cluster.kubectl(*shown, path) == base64.b64decode(data[file]).decode()
-            for file, path in paths.items()
-        )
-
-    eventually(arrived, within_s=150, what=f"{pod} has its new files")
 
 
 def test_helm_upgrade_touches_no_bus(installation: Installation, space: Space) -> None:

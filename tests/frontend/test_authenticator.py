@@ -7,8 +7,7 @@ import pytest
 
 from bendybus.domain import errors, shared_access
 from bendybus.domain.shared_access import Right
-from bendybus.frontend.security.authenticator import Authenticator, Caller
-from bendybus.frontend.security.operations import RULES, Operation
+from bendybus.frontend.security.authenticator import RULES, Authenticator, Caller, Operation
 from bendybus.frontend.security.policy_file import PolicyFile
 
 NOW_S = 1_000_000

@@ -8,8 +8,7 @@ import pytest
 
 from bendybus.domain import bounds, errors
 from bendybus.domain.limits import Tier
-from bendybus.domain.message_state import MessageState
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import MessageState, ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import batch_delete, by_number
 from bendybus.frontend.core.batch_delete import BatchDelete

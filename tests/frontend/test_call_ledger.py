@@ -9,8 +9,8 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.frontend.core.call_ledger import Bounds, CallLedger, Holder, Places, Room
-from bendybus.frontend.listeners import unary_call
-from bendybus.frontend.listeners.unary_call import UnaryCall
+from bendybus.frontend.listeners import call_gate
+from bendybus.frontend.listeners.call_gate import UnaryCall
 
 pytestmark = pytest.mark.requirement("R306")
 A, B = Holder("a", "p"), Holder("b", "p")
@@ -141,10 +141,10 @@ async def test_a_request_that_is_there_costs_its_bytes_until_it_is_answered() ->
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let time be short."""
-    monkeypatch.setattr(unary_call, "AT_ONCE_S", 0.01)
-    monkeypatch.setattr(unary_call, "REQUEST_S", 0.5)
-    monkeypatch.setattr(unary_call, "REQUEST_S_PER_MB", 0.0)
-    monkeypatch.setattr(unary_call, "ANSWER_S", 0.05)
+    monkeypatch.setattr(call_gate, "AT_ONCE_S", 0.01)
+    monkeypatch.setattr(call_gate, "REQUEST_S", 0.5)
+    monkeypatch.setattr(call_gate, "REQUEST_S_PER_MB", 0.0)
+    monkeypatch.setattr(call_gate, "ANSWER_S", 0.05)
 
 
 @pytest.mark.usefixtures("quick")

@@ -9,7 +9,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.frontend.core.call_ledger import Bounds, CallLedger, Holder, Room
-from bendybus.frontend.listeners import unary_call
+from bendybus.frontend.listeners import call_gate
 from tests.frontend.test_call_ledger import call
 
 A, OTHER = Holder("a", "p"), Holder("c", "q")
@@ -126,7 +126,7 @@ async def test_no_call_waits_while_there_is_room_for_it(seed: int) -> None:
 async def test_a_small_answer_that_is_not_taken_gives_its_place_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unary_call, "ANSWER_S", 0.05)
+    monkeypatch.setattr(call_gate, "ANSWER_S", 0.05)
     ledger = CallLedger()
     async with asyncio.timeout(5):
         with call(ledger, takes=False) as made:

@@ -3,7 +3,7 @@
 import pytest
 
 from bendybus.frontend.core.manage import Runtime
-from bendybus.frontend.listeners.entity_calls import runtime_to_proto
+from bendybus.frontend.listeners.management_service import runtime_to_proto
 from bendybus.frontend.upstreams.unary_calls import Counts
 from tests.frontend.entities import queue
 

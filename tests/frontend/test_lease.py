@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import lease
 from bendybus.frontend.core.lease import SessionLease

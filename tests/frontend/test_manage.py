@@ -12,8 +12,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core import manage
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.listeners.entity_calls import runtime_to_proto
-from bendybus.frontend.listeners.management_service import ManagementService
+from bendybus.frontend.listeners.management_service import ManagementService, runtime_to_proto
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.unary_calls import Commit, Counts
 from bendybus.internal.v1 import entity_pb2
@@ -40,6 +39,8 @@ class Context:
 
 class Partition:
     """A partition that commits and copies whatever it is told."""
+
+    pulls = False
 
     def __init__(self, partition: int, entity: Entity) -> None:
         self.partition, self.available = partition, True

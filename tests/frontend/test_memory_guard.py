@@ -5,11 +5,16 @@ import contextlib
 import pytest
 
 from bendybus.domain.limits import MB
-from bendybus.frontend.listeners import memory_guard
-from bendybus.frontend.listeners.client_streams import ClientStreams, OpenStream
-from bendybus.frontend.listeners.memory_guard import FREE_BYTES, PAUSE_S, MemoryGuard
+from bendybus.frontend.listeners import client_streams
+from bendybus.frontend.listeners.client_streams import (
+    FREE_BYTES,
+    PAUSE_S,
+    ClientStreams,
+    MemoryGuard,
+    OpenStream,
+)
 from bendybus.frontend.security.authenticator import Authenticator
-from bendybus.wire.answer_queue import AnswerQueue
+from bendybus.wire.streams import AnswerQueue
 from tests.frontend.test_client_streams import Context
 
 pytestmark = pytest.mark.requirement("R421")
@@ -52,10 +57,10 @@ def test_memory_that_is_not_that_of_streams_lets_streams_be_opened_again() -> No
     # Those that were opened a moment ago are not silent yet.
     guard.moved(set(), 0, 1.0)
     assert guard.pressed
-    assert guard.look(OVER, 0, 1.0 + memory_guard.CHECK_S)
-    guard.moved({"p"}, 5, 1.0 + memory_guard.CHECK_S)
+    assert guard.look(OVER, 0, 1.0 + client_streams.CHECK_S)
+    guard.moved({"p"}, 5, 1.0 + client_streams.CHECK_S)
 
-    later_s = 1.0 + memory_guard.CHECK_S + PAUSE_S
+    later_s = 1.0 + client_streams.CHECK_S + PAUSE_S
     assert guard.look(OVER, 0, later_s)
     guard.moved(set(), 0, later_s)
 
@@ -138,7 +143,7 @@ def test_one_policy_at_a_time_is_moved_and_the_reason_is_remembered() -> None:
     assert guard.suspected == {"attacks"}
     assert guard.whose(silent, 5.0) == {"attacks"}
     assert not guard.look(BASE, 0, 6.0)
-    assert guard.look(OVER, 0, 5.0 + 2 * memory_guard.BLAME_S)
+    assert guard.look(OVER, 0, 5.0 + 2 * client_streams.BLAME_S)
     assert guard.suspected is None
 
 
@@ -154,5 +159,5 @@ def test_all_are_moved_where_no_policy_explains_it_or_memory_grows_nonetheless()
 
     guard = MemoryGuard(BASE)
     guard.look(OVER, 0, 1.0)
-    assert guard.look(OVER, 0, 1.0 + memory_guard.PATIENCE_S)
-    assert guard.whose({"a": 1, "b": 2}, 1.0 + memory_guard.PATIENCE_S) == {"a", "b"}
+    assert guard.look(OVER, 0, 1.0 + client_streams.PATIENCE_S)
+    assert guard.whose({"a": 1, "b": 2}, 1.0 + client_streams.PATIENCE_S) == {"a", "b"}

@@ -11,7 +11,7 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.domain.limits import MB, Tier
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.frontend.core import receive, receiver
 from bendybus.frontend.core.flow_control import (
     UNREAD_BYTES_MAX,

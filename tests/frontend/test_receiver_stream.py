@@ -15,7 +15,7 @@ from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import receiver_pb2
-from bendybus.wire import merged_frames, statuses
+from bendybus.wire import frame_forms, statuses
 from tests.frontend.test_receive import Bus, Caller, opening
 
 COMPLETE = receiver_pb2.DISPOSITION_COMPLETE
@@ -87,7 +87,7 @@ class Client:
     async def read(self) -> None:
         """Read what the stream says, until cancelled."""
         async for frame in self.stream.frames():
-            parts = merged_frames.parts(frame)
+            parts = frame_forms.parts(frame)
             self.frames.append([str(part.WhichOneof("kind")) for part in parts])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import sessions
 from bendybus.frontend.core.flow_control import ConnectionFlow, FlowControl, StreamFlow

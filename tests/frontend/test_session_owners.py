@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from tests.frontend.test_session_faults import back, lose
 from tests.frontend.test_sessions import Bus, settle_down, token_of
 

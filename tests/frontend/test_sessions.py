@@ -11,7 +11,7 @@ from bendybus.domain.entity import Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.domain.limits import Tier
 from bendybus.domain.lock_token import LockToken
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive import ReceiveDispatcher, Source

@@ -10,7 +10,7 @@ from bendybus.frontend.upstreams import stream
 from bendybus.frontend.upstreams.stream import Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
-from bendybus.wire import merged_frames, message_heads
+from bendybus.wire import frame_forms
 
 
 class FakeCall:
@@ -313,11 +313,11 @@ async def written(call: FakeCall, *requests: tuple[Any, Lane]) -> list[Any]:
 
 
 async def test_what_waits_for_a_partition_shares_a_frame(call: FakeCall) -> None:
-    call.metadata = (merged_frames.READS,)
+    call.metadata = (frame_forms.READS_MERGED,)
 
     frames = await written(call, (settle(1), Lane.WORK), (ask(2), Lane.FLOW), (ask(3), Lane.FLOW))
 
-    [parts] = [list(merged_frames.parts(frame)) for frame in frames]
+    [parts] = [list(frame_forms.parts(frame)) for frame in frames]
     assert [part.settle.settle_id for part in parts if part.HasField("settle")] == [1]
     # Of one lane in their order.
     assert [part.ask.ask_id for part in parts if part.HasField("ask")] == [2, 3]
@@ -331,22 +331,22 @@ async def test_a_partition_of_an_older_version_gets_single_frames(call: FakeCall
 
 
 async def test_a_frame_has_a_bound_in_parts_and_in_bytes(call: FakeCall) -> None:
-    call.metadata = (merged_frames.READS,)
-    many = [(ask(number), Lane.FLOW) for number in range(merged_frames.PARTS_MAX + 5)]
-    large = [(settle(number, merged_frames.BYTES_MAX), Lane.WORK) for number in (1, 2)]
+    call.metadata = (frame_forms.READS_MERGED,)
+    many = [(ask(number), Lane.FLOW) for number in range(frame_forms.PARTS_MAX + 5)]
+    large = [(settle(number, frame_forms.BYTES_MAX), Lane.WORK) for number in (1, 2)]
 
     frames = await written(call, *many, *large)
 
-    assert all(len(frame.further) < merged_frames.PARTS_MAX for frame in frames)
+    assert all(len(frame.further) < frame_forms.PARTS_MAX for frame in frames)
     for frame in frames:
-        assert sum(part.ByteSize() for part in frame.further) <= merged_frames.BYTES_MAX
-    parts = [part for frame in frames for part in merged_frames.parts(frame)]
+        assert sum(part.ByteSize() for part in frame.further) <= frame_forms.BYTES_MAX
+    parts = [part for frame in frames for part in frame_forms.parts(frame)]
     assert len(parts) == len(many) + len(large)
 
 
 @pytest.mark.parametrize("reads", [False, True])
 async def test_a_partition_gets_heads_if_it_reads_them(call: FakeCall, reads: bool) -> None:
-    call.metadata = (message_heads.READS,) if reads else ()
+    call.metadata = (frame_forms.READS_HEADS,) if reads else ()
     batch = message_pb2.MessageBatch(messages=[b"body"], heads=[b"head-"], formats=[1])
     pump = PartitionStream(lambda: None, sends=True)
     running = asyncio.ensure_future(pump.run(call, lambda response: None))

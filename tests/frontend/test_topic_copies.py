@@ -73,7 +73,7 @@ class Partition:
 class Link:
     """What a front end knows as the upstream of a partition."""
 
-    available = True
+    available, pulls = True, False
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition.index

@@ -7,7 +7,7 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.transact import Operation
-from bendybus.frontend.upstreams.transaction_calls import SettlePart
+from bendybus.frontend.upstreams.unary_calls import SettlePart
 from tests.frontend.transactions import (
     ELSEWHERE,
     HOME,

@@ -10,7 +10,7 @@ from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.transact import TransactionDispatcher
 from bendybus.frontend.listeners import transaction_service
 from bendybus.frontend.listeners.transaction_service import TransactionStream
-from bendybus.frontend.security.operations import Operation
+from bendybus.frontend.security.authenticator import Operation
 from bendybus.v1 import message_pb2, receiver_pb2, transaction_pb2
 from bendybus.wire import statuses
 from tests.frontend.transactions import HOME, ID, KEY, FakePartition, directory, settle

@@ -11,7 +11,7 @@ from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.transact import Operation, Transaction
-from bendybus.frontend.upstreams.transaction_calls import SendPart, SettlePart
+from bendybus.frontend.upstreams.unary_calls import SendPart, SettlePart
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
 from tests.frontend.entities import queue, topic

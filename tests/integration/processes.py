@@ -4,8 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any, TypeVar
 from bendybus.client import ServiceBusClient
 from bendybus.client.management import ServiceBusAdministrationClient
 from bendybus.domain.limits import Tier
+from tests.integration import forked
 from tests.ports import HOST, free_port
 
 # Far more than any machine needs: it ends a test that would wait for ever.
@@ -27,20 +26,14 @@ class Process:
     def __init__(self, *arguments: str, log: Path, wait: bool = True) -> None:
         self.log = log
         self.address = ""
-        self._log = log.open("ab")
-        self.popen = subprocess.Popen(
-            [sys.executable, "-m", *arguments, "--exit-with-parent"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-        )
+        with log.open("ab") as errors:
+            self.server = forked.Process((*arguments, "--exit-with-parent"), errors.fileno())
         if wait:
             self.ready()
 
     def ready(self) -> None:
         """Wait for its ready line. Raises RuntimeError with its last words if there is none."""
-        assert self.popen.stdout is not None
-        line = self.popen.stdout.readline()
+        line = self.server.stdout.readline()
         said = json.loads(line or "{}")
         if not said.get("ready"):
             self.end()
@@ -50,17 +43,17 @@ class Process:
     @property
     def pid(self) -> int:
         """The process."""
-        return self.popen.pid
+        return self.server.pid
 
     def signal(self, number: int) -> None:
         """Send a signal."""
-        self.popen.send_signal(number)
+        self.server.send_signal(number)
 
     def terminate(self, within_s: float = 30.0) -> float:
         """Ask it to end and wait for that; return how long it took. Its exit code must be 0."""
         began = time.monotonic()
-        self.popen.send_signal(signal.SIGTERM)
-        code = self.popen.wait(within_s)
+        self.server.send_signal(signal.SIGTERM)
+        code = self.server.wait(within_s)
         took_s = time.monotonic() - began
         self.end()
         assert code == 0, self.log.read_text()[-2_000:]
@@ -72,14 +65,12 @@ class Process:
 
     def end(self) -> None:
         """End it, whatever state it is in."""
-        with contextlib.suppress(ProcessLookupError):
-            self.popen.send_signal(signal.SIGCONT)
-        self.popen.kill()
-        self.popen.wait(10)
-        for stream in (self.popen.stdin, self.popen.stdout, self._log):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+        self.server.send_signal(signal.SIGCONT)
+        self.server.kill()
+        self.server.wait(10)
+        for stream in (self.server.stdin, self.server.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
 
     def rss_bytes(self) -> int:
         """Return the resident memory."""
@@ -120,8 +111,14 @@ class Bus:
             self.end()
             raise
 
-    def start_partition(self, index: int, data: Path | None = None, *, wait: bool = True) -> None:
-        """Start (again) the server of one partition, on the address that it had."""
+    def start_partition(
+        self, index: int, data: Path | None = None, *, wait: bool = True, peers: bool = True
+    ) -> None:
+        """Start (again) the server of one partition, on the address that it had.
+
+        `peers`: False, and it knows no other partition.
+        """
+        known = self._addresses if peers else {}
         self.partitions[index] = Process(
             "bendybus.partition_server",
             "serve",
@@ -132,7 +129,7 @@ class Bus:
             f"--partition-count={self.count}",
             f"--partitions={index}",
             f"--listen={self._addresses[index]}",
-            *(f"--peer={n}={address}" for n, address in self._addresses.items()),
+            *(f"--peer={n}={address}" for n, address in known.items()),
             *self._options,
             log=self.folder / f"partition-{index}.log",
             wait=wait,

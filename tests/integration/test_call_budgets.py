@@ -28,7 +28,10 @@ from tests.integration.processes import eventually
 from tests.integration.secured import ROOT_POLICY
 from tests.integration.test_hostile import Victim
 
-pytestmark = pytest.mark.requirement("R306")
+pytestmark = [pytest.mark.requirement("R306"), pytest.mark.slow]
+# Two victims, so that two test processes may share the work: each test process has its own.
+begun_requests = pytest.mark.xdist_group("requests that are begun")
+unread_answers = pytest.mark.xdist_group("answers that are not read")
 MB = limits.MB
 UNARY = sorted(name for name, method in grpc_methods.METHODS.items() if not method.stream)
 STREAMS = sorted(name for name, method in grpc_methods.METHODS.items() if method.stream)
@@ -113,6 +116,7 @@ def most_grown(victim: Victim, before: int, within_s: float) -> int:
     return max(grown, victim.memory() - before)
 
 
+@begun_requests
 @pytest.mark.parametrize("method", UNARY)
 def test_requests_that_are_half_sent_take_a_bounded_room(victim: Victim, method: str) -> None:
     before, token = victim.memory(), victim.token(ROOT_POLICY)
@@ -130,6 +134,7 @@ def test_requests_that_are_half_sent_take_a_bounded_room(victim: Victim, method:
     assert grown < GROWTH_MAX, f"{grown // MB} MB"
 
 
+@begun_requests
 @pytest.mark.requirement("R421")
 @pytest.mark.parametrize("method", STREAMS)
 def test_frames_that_are_half_sent_take_a_bounded_room(victim: Victim, method: str) -> None:
@@ -152,6 +157,7 @@ def test_frames_that_are_half_sent_take_a_bounded_room(victim: Victim, method: s
     assert grown < STREAMS_GROWTH_MAX, f"{grown // MB} MB"
 
 
+@unread_answers
 @pytest.mark.parametrize("method", UNARY)
 def test_answers_that_are_not_read_take_a_bounded_room(victim: Victim, method: str) -> None:
     before, token, caller = victim.memory(), victim.token(ROOT_POLICY), Http2(victim.address)
@@ -167,6 +173,7 @@ def test_answers_that_are_not_read_take_a_bounded_room(victim: Victim, method: s
     assert grown < GROWTH_MAX, f"{grown // MB} MB"
 
 
+@unread_answers
 @pytest.mark.parametrize("method", STREAMS)
 def test_streams_that_are_not_read_from_are_not_read_either(victim: Victim, method: str) -> None:
     before, token, caller = victim.memory(), victim.token(ROOT_POLICY), Http2(victim.address)

@@ -10,6 +10,7 @@ from typing import Any
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 from bendybus.client.amqp import AmqpAnnotatedMessage
+from tests.integration import forked
 from tests.integration.processes import Bus, eventually
 
 # A shell's background jobs, and so all that they start, are told to ignore Ctrl-C.
@@ -29,9 +30,8 @@ def command(bus: Bus, *arguments: str) -> list[str]:
 
 def run(bus: Bus, *arguments: str, said: str | None = None) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end."""
-    return subprocess.run(
-        command(bus, *arguments), input=said, capture_output=True, text=True, timeout=120
-    )
+    where = ("--connection-string", bus.connection_string)
+    return forked.run("bendybus.cli", *where, *arguments, said=said)
 
 
 def rows(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bendybus.spark.bus import ConnectedSender
 from bendybus.spark.commands import run
 from bendybus.spark.options import Connection
-from bendybus.spark.sink.attempt import Attempt
-from bendybus.spark.sink.bus import ConnectedSender
+from bendybus.spark.sink.lane import Attempt
 from bendybus.spark.sink.task_writer import TaskWriter
 from tests.integration.processes import Bus
 from tests.integration.secured import LISTEN_KEY, SecuredBus

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from bendybus.client import ServiceBusClient, ServiceBusReceiver
 from bendybus.frontend.listeners import grpc_methods
-from bendybus.frontend.security.operations import RULES
+from bendybus.frontend.security.authenticator import RULES
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc, transaction_pb2, transaction_pb2_grpc
 from bendybus.wire import statuses
 from tests.integration.test_sessions import accept, bodies, send

@@ -1,4 +1,4 @@
-"""A process that is no partition: it answers every call with empty entries, 2 bytes each.
+"""A hostile peer in place of a partition: answers every call with empty entries, 2 bytes each.
 
 A process of its own, so that what its answers cost it is not counted to whoever reads them.
 `python -m tests.operator.hostile_partition BYTES PORT…`

@@ -10,8 +10,8 @@ from bendybus.domain.entity_settings import Description
 from bendybus.domain.limits import Tier
 from bendybus.operator.builders.context import Context
 from bendybus.operator.decisions import manifests
-from bendybus.operator.decisions.data_identity import Identity
 from bendybus.operator.decisions.manifests import BusView, EntityView
+from bendybus.operator.decisions.storage import Identity
 from bendybus.operator.kubernetes.names import ObjectKey
 
 BUS: Final = ObjectKey("shop", "orders")

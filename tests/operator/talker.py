@@ -10,7 +10,7 @@ import grpc
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.internal.v1 import entity_pb2, partition_pb2
-from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.decisions.storage import Identity
 from bendybus.wire import entities
 from tests.operator.manifests import entry, queue
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bendybus.crds.namespace_manifest import BusNamespaceSpec
-from bendybus.operator.decisions import access_keys
-from bendybus.operator.decisions.access_keys import Policy
+from bendybus.operator.builders import secret_files
+from bendybus.operator.builders.secret_files import Policy
 from bendybus.operator.kubernetes import names
 from tests.operator.manifests import bus
 
@@ -29,17 +29,17 @@ def secret(**fields: str) -> dict[str, Any]:
 
 
 def test_every_bus_has_the_root_policy_with_all_rights() -> None:
-    assert access_keys.rules(spec()) == [(ROOT, ("Listen", "Send", "Manage"), "")]
+    assert secret_files.rules(spec()) == [(ROOT, ("Listen", "Send", "Manage"), "")]
 
 
 def test_policies_of_the_manifest_follow() -> None:
-    rules = access_keys.rules(spec({"name": "Reader", "rights": ["Listen"], "entity": "paid"}))
+    rules = secret_files.rules(spec({"name": "Reader", "rights": ["Listen"], "entity": "paid"}))
 
     assert rules[1:] == [("Reader", ("Listen",), "paid")]
 
 
 def test_missing_keys_are_made_with_256_bits() -> None:
-    (root,) = access_keys.policies(spec(), {}, random_bytes)
+    (root,) = secret_files.policies_of(spec(), {}, random_bytes)
 
     assert base64.b64decode(root.primary_key) == b"r" * 32
     assert base64.b64decode(root.secondary_key) == b"r" * 32
@@ -48,13 +48,13 @@ def test_missing_keys_are_made_with_256_bits() -> None:
 def test_keys_that_are_there_stay() -> None:
     kept = {ROOT: secret(primaryKey="one", secondaryKey="two")}
 
-    (root,) = access_keys.policies(spec(), kept, random_bytes)
+    (root,) = secret_files.policies_of(spec(), kept, random_bytes)
 
     assert (root.primary_key, root.secondary_key) == ("one", "two")
 
 
 def test_a_key_that_was_removed_is_made_anew_and_the_other_stays() -> None:
-    (root,) = access_keys.policies(spec(), {ROOT: secret(secondaryKey="two")}, random_bytes)
+    (root,) = secret_files.policies_of(spec(), {ROOT: secret(secondaryKey="two")}, random_bytes)
 
     assert root.primary_key == base64.b64encode(b"r" * 32).decode()
     assert root.secondary_key == "two"
@@ -62,14 +62,14 @@ def test_a_key_that_was_removed_is_made_anew_and_the_other_stays() -> None:
 
 @pytest.mark.parametrize("data", [{"primaryKey": "%%%"}, {"primaryKey": "/w=="}, None, {}])
 def test_what_is_no_key_is_replaced(data: Any) -> None:
-    (root,) = access_keys.policies(spec(), {ROOT: {"data": data}}, random_bytes)
+    (root,) = secret_files.policies_of(spec(), {ROOT: {"data": data}}, random_bytes)
 
     assert root.primary_key == base64.b64encode(b"r" * 32).decode()
 
 
 @pytest.mark.parametrize("text", ["a;b", "  ", ""])
 def test_a_key_that_would_break_a_connection_string_is_replaced(text: str) -> None:
-    (root,) = access_keys.policies(spec(), {ROOT: secret(primaryKey=text)}, random_bytes)
+    (root,) = secret_files.policies_of(spec(), {ROOT: secret(primaryKey=text)}, random_bytes)
 
     assert root.primary_key == base64.b64encode(b"r" * 32).decode()
 

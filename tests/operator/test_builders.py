@@ -8,18 +8,11 @@ import pytest
 from bendybus.domain.limits import Tier
 from bendybus.frontend import __main__ as frontend_command
 from bendybus.frontend.settings import Settings as FrontendSettings
-from bendybus.operator.builders import (
-    certificates,
-    children,
-    frontend,
-    network_policies,
-    partitions,
-    secret_files,
-)
+from bendybus.operator.builders import certificates, children, frontend, partitions, secret_files
 from bendybus.operator.builders.context import Context
+from bendybus.operator.builders.secret_files import Policy
 from bendybus.operator.decisions import validation
-from bendybus.operator.decisions.access_keys import Policy
-from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.decisions.storage import Identity
 from bendybus.operator.kubernetes import names
 from bendybus.partition_server import arguments
 from tests.operator.manifests import context
@@ -327,7 +320,7 @@ def test_every_name_of_the_longest_bus_is_one_that_kubernetes_takes() -> None:
 
 
 def test_only_the_bus_and_the_operator_may_call_partitions() -> None:
-    policy = network_policies.partition_policy(context())["spec"]
+    policy = children.partition_policy(context())["spec"]
     calls, probes, _metrics = policy["ingress"]
 
     assert policy["policyTypes"] == ["Ingress"]
@@ -342,7 +335,7 @@ def test_only_the_bus_and_the_operator_may_call_partitions() -> None:
 
 
 def test_clients_reach_front_ends_from_anywhere() -> None:
-    rule, _metrics = network_policies.frontend_policy(context())["spec"]["ingress"]
+    rule, _metrics = children.frontend_policy(context())["spec"]["ingress"]
 
     assert "from" not in rule
     assert {port["port"] for port in rule["ports"]} == {7480, 7481}
@@ -377,8 +370,8 @@ def test_metrics_of_a_bus_are_for_labelled_namespaces_or_who_is_named() -> None:
         (replace(context(), metrics_from=(prometheus,)), [prometheus]),
     ):
         for policy, port in (
-            (network_policies.partition_policy(made), names.PARTITION_METRICS_PORT),
-            (network_policies.frontend_policy(made), names.FRONTEND_METRICS_PORT),
+            (children.partition_policy(made), names.PARTITION_METRICS_PORT),
+            (children.frontend_policy(made), names.FRONTEND_METRICS_PORT),
         ):
             (rule,) = [
                 each

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from bendybus.operator.builders.certificates import wanted
-from bendybus.operator.certificates import bus_authority, certificate_authority
-from bendybus.operator.certificates.bus_authority import BusAuthority
-from bendybus.operator.certificates.operator_issuer import OperatorIssuer, files_of
+from bendybus.operator.certificates import certificate_authority, operator_issuer
+from bendybus.operator.certificates.operator_issuer import BusAuthority, OperatorIssuer, files_of
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError
 from bendybus.operator.settings import Settings
@@ -116,7 +115,7 @@ async def test_no_bus_can_sign_for_another_bus_the_webhooks_or_the_operator() ->
     pods = Pods(Clock())
     await pods.reconcile()
     pods.mount("partition", "frontend")
-    thief = bus_authority.first(START, "")
+    thief = operator_issuer.first_authority(START, "")
     names_of_others = ("bendybus-operator.bendybus-system.svc", names.frontend_host(BUS))
     stolen = certificate_authority.issue(
         thief.own, name="x", dns_names=names_of_others, uris=[names.OPERATOR_IDENTITY], days=9,
@@ -277,8 +276,8 @@ async def test_a_root_that_was_deleted_is_made_again_and_the_bus_goes_over_to_it
 
 
 def test_an_authority_comes_back_from_its_files() -> None:
-    former = bus_authority.first(START, "").own.bundle
-    made = bus_authority.first(START, former)
+    former = operator_issuer.first_authority(START, "").own.bundle
+    made = operator_issuer.first_authority(START, former)
 
     assert not made.rotation.signs
     assert BusAuthority.from_files(made.to_files()) == made
@@ -312,7 +311,7 @@ def test_host_names_get_no_name_inside_the_cluster_into_a_certificate() -> None:
 
 
 def test_openssl_takes_the_chain_of_a_bus(tmp_path: Path) -> None:
-    made = bus_authority.first(START, "")
+    made = operator_issuer.first_authority(START, "")
     pair = certificate_authority.issue(
         made.own, name="a", dns_names=["a.b"], uris=["x:y"], days=9, now=START
     )

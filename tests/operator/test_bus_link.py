@@ -14,6 +14,7 @@ from bendybus.domain.limits import Tier
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus.bus_link import BusLink
 from tests.operator.manifests import BUS, entry, subscription, topic
+from tests.operator.manifests import queue as queue_view
 from tests.operator.talker import IDENTITY
 
 ALL = frozenset(EntityKind)
@@ -27,6 +28,7 @@ class Link:
         self.reachable = True
         self.entity_kinds = ALL
         self.knows_sessions = True
+        self.pulls = False
         self.copied: list[list[str]] = []
         self.committed: Entity | None = None
         # The topic of which it takes nothing.
@@ -68,6 +70,10 @@ def sales(generation: int) -> Entity:
     return entry(topic(), generation=generation)
 
 
+def queue(name: str, generation: int) -> Entity:
+    return entry(queue_view(name), generation=generation)
+
+
 def of_sales(name: str, generation: int) -> Entity:
     return entry(subscription(name), generation=generation)
 
@@ -93,6 +99,73 @@ async def test_a_subscription_is_copied_when_the_registrars_catalogue_shows_it()
 
     assert other.copied == [["sales/Subscriptions/a@2", "sales/Subscriptions/b@4", "sales@5"]]
     assert registrar.copied == []
+
+
+@pytest.mark.requirement("R481")
+async def test_a_commit_waits_for_partitions_that_take_it_by_themselves() -> None:
+    link, (registrar, other) = linked()
+    other.pulls = True
+    registrar.committed = of_sales("a", 2)
+    committing = asyncio.create_task(
+        link.commit(
+            entity_pb2.ENTITY_ACTION_CREATE, "sales/Subscriptions/a", kind=EntityKind.SUBSCRIPTION
+        )
+    )
+    await asyncio.sleep(0.02)
+    link.catalogue(0, header(0), [of_sales("a", 2), sales(3)], snapshot=False)
+    await link.catch_up()
+    await asyncio.sleep(0.02)
+    assert not committing.done()
+
+    link.catalogue(1, header(1), [of_sales("a", 2), sales(3)], snapshot=False)
+    await asyncio.wait_for(committing, 5)
+
+    assert other.copied == []
+
+
+@pytest.mark.requirement("R481")
+async def test_what_a_partition_does_not_take_in_time_is_copied_with_all_that_it_lacks() -> None:
+    """Or each of many entities would wait for so long, one after the other."""
+    link, (_, other) = linked(timeout_s=0.1)
+    other.pulls = True
+    link.catalogue(0, header(0), [queue("a", 2), queue("b", 3)], snapshot=False)
+
+    await link.copy(queue("a", 2))
+
+    assert other.copied == [["a@2"], ["b@3"]]
+
+
+@pytest.mark.requirement("R481")
+async def test_a_partition_that_stops_taking_changes_by_itself_gets_copies_at_once() -> None:
+    link, (_, other) = linked(timeout_s=60.0)
+    other.pulls = True
+    link.catalogue(0, header(0), [queue("a", 2)], snapshot=False)
+    copying = asyncio.create_task(link.copy(queue("a", 2)))
+    await asyncio.sleep(0.02)
+    assert not copying.done()
+
+    other.pulls = False
+    link.catalogue(1, header(1), [], snapshot=False)
+    await asyncio.wait_for(copying, 1)
+
+    assert other.copied == [["a@2"]]
+
+
+@pytest.mark.requirement("R481")
+async def test_entities_are_reconciled_when_a_partition_stops_taking_changes_by_itself() -> None:
+    """What it lacks would be copied only when something else happens."""
+    woken: list[str] = []
+    link, (_, other) = linked()
+    link._reachability_changed = lambda: woken.append("woken")
+    other.pulls = True
+    link.catalogue(1, header(1), [], snapshot=False)
+    assert woken == []
+
+    other.pulls = False
+    for _ in range(2):
+        link.catalogue(1, header(1), [], snapshot=False)
+
+    assert woken == ["woken"]
 
 
 async def test_a_registrar_that_does_not_show_a_change_is_asked_again_later() -> None:

@@ -13,7 +13,7 @@ import pytest
 from bendybus.operator.builders import children
 from bendybus.operator.builders.certificates import cert_manager, wanted
 from bendybus.operator.builders.context import Context
-from bendybus.operator.certificates import bundles, certificate_authority
+from bendybus.operator.certificates import certificate_authority, trusted_roots
 from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
 from bendybus.operator.certificates.certificate_authority import Authority
 from bendybus.operator.certificates.operator_issuer import files_of
@@ -345,5 +345,5 @@ async def test_a_spoilt_secret_is_made_anew(cluster: Cluster, spoilt: dict[str, 
 
 
 def test_certificates_that_cannot_be_read_are_not_trusted() -> None:
-    assert bundles.readable("-----BEGIN nonsense") == ""
-    assert bundles.without("nonsense", "") == ""
+    assert trusted_roots.readable("-----BEGIN nonsense") == ""
+    assert trusted_roots.without("nonsense", "") == ""

@@ -8,10 +8,9 @@ from bendybus.crds.entity_manifest import QueueStatus
 from bendybus.crds.namespace_manifest import BusNamespaceStatus
 from bendybus.domain.limits import Tier
 from bendybus.operator.decisions import conditions
-from bendybus.operator.decisions.conditions import Counts, Readiness
-from bendybus.operator.decisions.data_identity import DataDecision, Identity
-from bendybus.operator.decisions.pod_troubles import PodTrouble
+from bendybus.operator.decisions.conditions import Counts, PodTrouble, Readiness
 from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.decisions.storage import DataDecision, Identity
 from tests.operator.manifests import BUS, bus, entry, queue
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

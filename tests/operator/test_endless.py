@@ -7,7 +7,7 @@ import pytest
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.controllers.bus_reconciler import BusReconciler
-from bendybus.operator.controllers.entity_reconciler import EntityReconciler
+from bendybus.operator.controllers.entity_controller import EntityReconciler
 from bendybus.operator.controllers.manifest_deletions import ManifestDeletions
 from bendybus.operator.endless import endless
 from tests.operator.cluster import Cluster

@@ -9,10 +9,9 @@ import pytest
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
-from bendybus.operator.controllers.entity_controller import EntityController
-from bendybus.operator.controllers.entity_reconciler import EntityReconciler
+from bendybus.operator.controllers.entity_controller import EntityController, EntityReconciler
 from bendybus.operator.decisions.conditions import Readiness
-from bendybus.operator.decisions.manifest_cache import ManifestCache
+from bendybus.operator.decisions.manifests import ManifestCache
 from bendybus.operator.decisions.reasons import Reason
 from tests.operator.manifests import BUS, bus, entry, queue, subscription, topic
 

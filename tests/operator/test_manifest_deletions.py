@@ -7,9 +7,9 @@ from bendybus.domain import errors
 from bendybus.domain.directory import Directory
 from bendybus.domain.errors import BusError
 from bendybus.operator.bus.bus_link import BusLink
-from bendybus.operator.controllers.entity_reconciler import EntityReconciler
+from bendybus.operator.controllers.entity_controller import EntityReconciler
 from bendybus.operator.controllers.manifest_deletions import RETRY, ManifestDeletions
-from bendybus.operator.decisions.manifest_cache import ManifestCache
+from bendybus.operator.decisions.manifests import ManifestCache
 from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.kubernetes.names import ObjectKey
 from tests.operator.memory_api import MemoryKubernetesApi

@@ -4,7 +4,7 @@ import pytest
 
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.operator.decisions import manifests
-from bendybus.operator.decisions.manifest_cache import ManifestCache
+from bendybus.operator.decisions.manifests import ManifestCache
 from bendybus.operator.kubernetes.names import ObjectKey
 from tests.operator.manifests import BUS, bus, bus_body, queue, queue_body
 

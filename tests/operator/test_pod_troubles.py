@@ -6,8 +6,8 @@ import pytest
 
 from bendybus.operator.controllers import bus_reconciler
 from bendybus.operator.controllers.bus_reconciler import BusReconciler
-from bendybus.operator.decisions import pod_troubles
-from bendybus.operator.decisions.pod_troubles import TEXT_CHARS_MAX, PodTrouble
+from bendybus.operator.decisions import conditions
+from bendybus.operator.decisions.conditions import TEXT_CHARS_MAX, PodTrouble
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import RealKubernetesApi
 from bendybus.operator.settings import Settings
@@ -76,7 +76,7 @@ def waits(why: str, text: str = "", /, **ended: Any) -> dict[str, Any]:
     ],
 )
 def test_a_pod_that_does_not_run_says_why(status: Any, text: str, stuck: bool) -> None:
-    [found] = pod_troubles.of_pods([pod(**status)])
+    [found] = conditions.troubles_of([pod(**status)])
 
     assert found.text == f"pod orders-partition-3: {text}"
     assert found.stuck is stuck
@@ -93,7 +93,7 @@ def test_a_pod_that_does_not_run_says_why(status: Any, text: str, stuck: bool) -
     ],
 )
 def test_a_pod_that_runs_or_begins_to_has_no_trouble(status: Any) -> None:
-    assert pod_troubles.of_pods([pod(**status)]) == []
+    assert conditions.troubles_of([pod(**status)]) == []
 
 
 @pytest.mark.requirement("R388")
@@ -101,7 +101,7 @@ def test_what_is_stuck_comes_first_and_texts_are_bounded_and_printable() -> None
     waiting = pod("a", conditions=[{"type": "PodScheduled", "status": "False", "reason": "No"}])
     loud = pod("b", **waits("CrashLoopBackOff", exitCode=1, message="x\x1b[2J\n" + "y" * 9_000))
 
-    first, second = pod_troubles.of_pods([waiting, loud])
+    first, second = conditions.troubles_of([waiting, loud])
 
     assert second == PodTrouble("pod a: No: ", False)
     assert first.stuck

@@ -6,13 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bendybus.operator.builders import (
-    certificates,
-    children,
-    secret_files,
-)
-from bendybus.operator.decisions import access_keys
-from bendybus.operator.decisions.access_keys import Policy
+from bendybus.operator.builders import certificates, children, secret_files
+from bendybus.operator.builders.secret_files import Policy
 from tests.operator.manifests import context
 from tests.operator.test_builders import LARGEST, Body
 
@@ -33,8 +28,8 @@ def test_front_ends_get_every_policy_in_one_file() -> None:
 
 def test_an_application_gets_its_keys_as_service_bus_users_know_them() -> None:
     of = context()
-    whole = access_keys.Policy("App", ("Send",), "", "one", "two")
-    single = access_keys.Policy("App", ("Send",), "paid", "one", "two")
+    whole = secret_files.Policy("App", ("Send",), "", "one", "two")
+    single = secret_files.Policy("App", ("Send",), "paid", "one", "two")
     endpoint = "sb://orders-frontend.shop.svc:7480"
 
     secret = secret_files.access(of, whole, "bundle")

@@ -7,9 +7,8 @@ import pytest
 
 from bendybus.domain.limits import Tier
 from bendybus.operator.decisions import storage
-from bendybus.operator.decisions.data_identity import DataDecision, Identity
 from bendybus.operator.decisions.reasons import Reason
-from bendybus.operator.decisions.storage import Growth
+from bendybus.operator.decisions.storage import DataDecision, Growth, Identity
 from tests.operator.manifests import claim_body
 
 STANDING = DataDecision(Identity("bus-1", Tier.PREMIUM, 2))

@@ -11,7 +11,7 @@ from bendybus.domain.filters.rule import Rule
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.kubernetes.api import ApiError
-from bendybus.wire import rules
+from bendybus.wire import entities
 from tests.operator.cluster import WITHIN_S, Cluster, eventually
 from tests.operator.manifests import (
     BUS,
@@ -310,7 +310,7 @@ async def test_clients_change_the_rules_that_a_manifest_omits_and_the_operator_k
     cluster: Cluster,
 ) -> None:
     await standing(cluster)
-    added = rules.change_to_proto(RuleChange(RuleAction.CREATE, Rule("large")))
+    added = entities.rule_change_to_proto(RuleChange(RuleAction.CREATE, Rule("large")))
 
     async def add() -> None:
         await cluster.commit(

@@ -139,7 +139,7 @@ def bounded(rows: Iterable[Row], limit: int, size_limit: int) -> list[Row]:
 
 
 class MemoryBodies:
-    """See body_reads.BodyReads."""
+    """See store.BodyReads."""
 
     def __init__(self, rows: dict[int, Row]) -> None:
         """`rows`: those of the store, which are there until `commit` has seen them deleted."""
@@ -245,7 +245,7 @@ class MemoryForwards:
 
 
 class MemoryPipelines:
-    """See fence_reads.FenceReads."""
+    """See store.FenceReads."""
 
     def __init__(self) -> None:
         self._leases: dict[tuple[str, SubQueue], Lease] = {}

@@ -175,7 +175,10 @@ class MemoryStore:
         self.bodies.commit(changes)
         self.forwards.commit(changes)
         self.pipelines.commit(changes)
-        for row in changes.inserts:
+        copies = [
+            row for run in changes.copies for place in run.places for row in run.stored(*place)
+        ]
+        for row in changes.inserts + copies:
             assert row.id not in self._rows, f"row {row.id} exists"
             self._rows[row.id] = row
         for update in changes.updates:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.filters import values
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.sub_queue import SubQueue

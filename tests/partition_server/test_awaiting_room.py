@@ -304,7 +304,7 @@ def test_what_waits_for_room_meets_the_rules_once_until_they_change(
     news: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met: list[int] = []
-    real = publish.destinations
+    real = publish.portions
 
     def counted(partition: Any, now: Any, topic: Any, row: Any) -> Any:
         met.append(row.counter)
@@ -313,7 +313,7 @@ def test_what_waits_for_room_meets_the_rules_once_until_they_change(
     with monkeypatch.context() as patched:
         capacity(patched, 1_024)
         schedule(news, b"1")
-        patched.setattr(publish, "destinations", counted)
+        patched.setattr(publish, "portions", counted)
         for _ in range(10):
             news.advance(1_000)
         assert len(met) == 1

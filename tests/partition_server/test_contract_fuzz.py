@@ -16,7 +16,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.partition_server.broker.partition import Partition
-from bendybus.partition_server.service import conversions, deliver_frames, send_frames
+from bendybus.partition_server.service import conversions, frames
 from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.store.records import Changes, Row, SlotState, row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
@@ -92,7 +92,7 @@ def test_no_send_stops_a_partition(driver: Driver, requests: list[Any], name: st
         request.entity.CopyFrom(partition_pb2.EntityRef(uid=ref.uid, generation=ref.generation))
         if request.HasField("batch") and not request.group_sizes:
             request.group_sizes.extend([1] * len(batch.messages))
-        run(driver, lambda request=request: send_frames.command(request, "t"))  # type: ignore[arg-type]
+        run(driver, lambda request=request: frames.send_command(request, "t"))  # type: ignore[arg-type]
 
     still_serves(driver)
 
@@ -118,7 +118,7 @@ def test_no_ask_and_no_settlement_stops_a_partition(
             request.settle.changed_properties.CopyFrom(maps[0])
             if len(request.settle.lock_tokens) == 16:
                 request.settle.lock_tokens = token
-        run(driver, lambda request=request: deliver_frames._command(request, "s"))  # type: ignore[arg-type]
+        run(driver, lambda request=request: frames._command(request, "s"))  # type: ignore[arg-type]
     driver.run(commands.StreamEnded("s"))
 
     still_serves(driver)

@@ -1,7 +1,7 @@
 """Front ends of 0.2 and partitions of today, as in the middle of an upgrade."""
 
 from bendybus.internal.v1 import partition_pb2
-from bendybus.partition_server.service import send_frames
+from bendybus.partition_server.service import frames
 from bendybus.v1 import message_pb2
 from tests.partition_server.driver import Driver
 
@@ -21,6 +21,6 @@ def test_two_parts_of_a_frame_that_share_their_old_name_are_both_stored(queue: D
     ]
 
     for part in parts:
-        queue.run(send_frames.command(part, "t"))  # type: ignore[arg-type]
+        queue.run(frames.send_command(part, "t"))  # type: ignore[arg-type]
 
     assert {row.payload for row, _ in queue.receive(10)} == {b"keyed", b"keyless"}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bendybus.domain.disposition import Disposition
-from bendybus.partition_server.broker import fault_log
-from bendybus.partition_server.broker.fault_log import FaultLog
+from bendybus.partition_server.broker import partition_thread
+from bendybus.partition_server.broker.partition_thread import FaultLog
 from bendybus.partition_server.state import figures
 from bendybus.partition_server.state.answers import Appended, Failed, Peeked, Reserved
 from bendybus.partition_server.state.batch import Batch
@@ -15,7 +15,8 @@ from bendybus.partition_server.state.commands import Append, Ask, Peek, Settle
 from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.faults import Fault
 from bendybus.partition_server.state.figures import Figures
-from bendybus.partition_server.store.errors import Unwritable
+from bendybus.partition_server.store.errors import StoreFull, Unwritable
+from bendybus.partition_server.store.records import Changes
 from tests.partition_server.driver import tokens_of
 from tests.partition_server.faulty_rules import (
     Bug,
@@ -91,6 +92,32 @@ def test_a_value_that_the_file_cannot_hold_costs_its_command_only(
 
 
 @pytest.mark.requirement("R251")
+def test_a_sweep_that_finds_no_room_to_try_its_work_waits_and_no_lock_is_lost(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    reserved = reserved_one(runner, ref)
+    commit, full = runner.store.commit, [StoreFull("no room")]
+
+    def commit_or_not(changes: Changes, *, keep: bool = True) -> None:
+        if not keep and full:
+            raise full.pop()
+        commit(changes, keep=keep)
+
+    monkeypatch.setattr(runner.store, "commit", commit_or_not)
+    # As after a piece of its work that could not be written.
+    runner.thread._partition._sweeper._checked_until[Sweep.EXPIRY] = 1 << 62  # type: ignore[union-attr]
+
+    runner.ask(Append("t", ref, Batch([b"short"], time_to_live_ms=[1])))
+    left: Any = None
+    while left is None or left.delivery.rows:
+        left = runner.ask(Peek("t", ref, 2, 1, 1))
+
+    assert not full
+    assert still_locked(runner, reserved)
+
+
+@pytest.mark.requirement("R251")
 def test_a_sweep_that_cannot_be_written_waits_and_no_lock_is_lost(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +164,7 @@ def test_a_sweep_with_a_bug_leaves_the_partition_as_it_is(
 def test_a_fault_that_is_met_again_is_counted_and_logged_once_in_a_while(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fault_log, "KINDS_MAX", 2)
+    monkeypatch.setattr(partition_thread, "KINDS_MAX", 2)
     monkeypatch.setattr(figures, "FAULTS_MAX", 2)
     counted = Figures()
     log = FaultLog(3, counted)
@@ -146,7 +173,7 @@ def test_a_fault_that_is_met_again_is_counted_and_logged_once_in_a_while(
     with caplog.at_level(logging.ERROR):
         log.note([fault] * 10, 0)
         assert len(caplog.records) == 1
-        log.note([fault], fault_log.AGAIN_MS)
+        log.note([fault], partition_thread.AGAIN_MS)
         assert "9 more" in caplog.records[-1].getMessage()
         log.note([Fault("Append", f"q{n}", Bug("x")) for n in range(5)], 0)
 

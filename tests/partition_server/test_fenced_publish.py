@@ -41,7 +41,7 @@ def test_a_frame_meets_the_rules_over_several_turns_and_is_stored_in_one(news: D
 
     assert answers == [("t", FencedStored(30, 0, 0))]
     assert len(stages) > 3
-    assert [len(each.changes.inserts) for each in stages if each.changes.inserts] == [60]
+    assert [each.changes.stored() for each in stages if each.changes.stored()] == [60]
     assert payloads(news) == payloads(news, "b") == list(range(30))
     assert fence(news, name="news") == FenceRead(1, 30, b"mark")
 

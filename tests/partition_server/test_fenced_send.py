@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors, limits
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state.batch import Batch
-from bendybus.partition_server.state.commands import SendFenced
+from bendybus.partition_server.state.commands import Append, SendFenced
 from bendybus.partition_server.state.pipeline_commands import FencedStored, FenceRead
 from tests.partition_server import publishing
 from tests.partition_server.catalogue_changes import commit
@@ -223,6 +223,18 @@ def test_without_messages_the_first_of_an_epoch_moves_the_fence(queue: Driver) -
 
     assert fence(queue) == FenceRead(1, 1, b"2")
     assert bodies(queue) == []
+
+
+@pytest.mark.requirement("R362")
+def test_a_fence_without_messages_is_that_of_its_queue_after_a_restart(queue: Driver) -> None:
+    queue.create("other")
+    send_fenced(queue, epoch=2, ordinals=[5])
+    queue.run(Append("t", queue.ref("other"), Batch([b"a"])))
+
+    queue.restart()
+
+    assert fence(queue) == FenceRead(2, 5)
+    assert fence(queue, name="other") == FenceRead()
 
 
 @pytest.mark.requirement("R402")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import limits
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.rules import send as send_rules

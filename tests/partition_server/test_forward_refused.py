@@ -7,7 +7,7 @@ import pytest
 
 from bendybus.domain import limits
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.message_state import ACTIVE_ONLY
 from bendybus.domain.sub_queue import SubQueue

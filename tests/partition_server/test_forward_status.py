@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server import metrics

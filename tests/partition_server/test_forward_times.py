@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Transact, Transfer

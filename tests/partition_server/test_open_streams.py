@@ -4,7 +4,7 @@ from typing import Any
 
 from bendybus.domain.errors import PartitionUnavailable
 from bendybus.partition_server.state.commands import Ask, StreamEnded
-from bendybus.partition_server.state.open_streams import OpenStreams
+from bendybus.partition_server.state.shares import OpenStreams
 from tests.partition_server.driver import Driver
 
 

@@ -11,8 +11,7 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
-from bendybus.domain.entity_settings import QueueDescription
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus, QueueDescription
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.partition_server.state.answers import AskRefused
 from bendybus.partition_server.state.batch import Batch

@@ -7,7 +7,6 @@ import pytest
 
 from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state import (
-    operation_memory,
     outcomes,
     producer_memory,
     settler_memory,
@@ -16,8 +15,7 @@ from bendybus.partition_server.state.answers import Appended, Done, Transacted
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, EntityRef, Now, Transact
 from bendybus.partition_server.state.journal import Journal
-from bendybus.partition_server.state.operation_memory import Operations
-from bendybus.partition_server.state.outcomes import Outcomes
+from bendybus.partition_server.state.outcomes import Operations, Outcomes
 from bendybus.partition_server.state.producer_memory import Producers
 from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.state.transaction_outcomes import Transactions
@@ -79,7 +77,7 @@ def test_a_memory_takes_no_more_than_its_bounds_and_knows_what_it_forgot(
 ) -> None:
     monkeypatch.setattr(producer_memory, "ENTRIES_MAX", 20)
     monkeypatch.setattr(producer_memory, "FORGET_STEP", 2)
-    monkeypatch.setattr(operation_memory, "OPERATIONS_MAX", 20)
+    monkeypatch.setattr(outcomes, "OPERATIONS_MAX", 20)
     monkeypatch.setattr(settler_memory, "BYTES_MAX", 20 * settler_memory.ENTRY_BYTES)
     memory, remember, user = make()
     known_ms = memory.unknown_before(user, START)

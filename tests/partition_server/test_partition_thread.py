@@ -11,10 +11,19 @@ from bendybus.domain.message_state import ACTIVE_ONLY
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state import budget
-from bendybus.partition_server.state.answers import Appended, Failed, Reserved
+from bendybus.partition_server.state.answers import Appended, Done, Failed, Reserved
 from bendybus.partition_server.state.batch import Batch
-from bendybus.partition_server.state.commands import Append, Ask, CancelScheduled, EntityRef, Settle
+from bendybus.partition_server.state.commands import (
+    Append,
+    Ask,
+    CancelScheduled,
+    DeleteMessages,
+    EntityRef,
+    Now,
+    Settle,
+)
 from bendybus.partition_server.state.figures import DECIDE_BOUNDS_S, Figures
+from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.store.errors import NotCommitted, StoreFailed
 from bendybus.partition_server.store.records import Changes
 from bendybus.partition_server.store.sqlite_store import SqliteStore
@@ -213,9 +222,6 @@ def test_deciding_is_counted_without_the_commits_of_the_turn() -> None:
 def test_who_waits_for_a_batch_delete_is_told_when_the_store_fails(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server.state import budget
-    from bendybus.partition_server.state.commands import DeleteMessages
-
     monkeypatch.setattr(budget, "TURN_ROWS", 2)
     monkeypatch.setattr(budget, "TURN_MS", 60_000)
     ref = runner.create()
@@ -233,6 +239,27 @@ def test_who_waits_for_a_batch_delete_is_told_when_the_store_fails(
     told = runner.ask(DeleteMessages("t", ref, 9, 0, ACTIVE_ONLY))
 
     assert isinstance(told, Failed)
+
+
+def test_who_waits_for_a_batch_delete_is_told_of_its_end_if_a_read_fails_after_that(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "TURN_ROWS", 2)
+    monkeypatch.setattr(budget, "TURN_MS", 60_000)
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"x"] * 9)))
+    serve = Partition._serve
+
+    def fail_at_the_end(partition: Partition, stage: Stage, now: Now) -> None:
+        if any(answer.to == "caller" for answer in stage.answers):
+            raise StoreFailed("disk I/O error")
+        serve(partition, stage, now)
+
+    monkeypatch.setattr(Partition, "_serve", fail_at_the_end)
+
+    told = runner.ask(DeleteMessages("caller", ref, 9, 0, ACTIVE_ONLY))
+
+    assert told == Done(9)
 
 
 def test_who_waits_for_a_settlement_is_told_when_the_store_fails(

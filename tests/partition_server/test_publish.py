@@ -4,7 +4,7 @@ import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus, Setting
 from bendybus.domain.filters.rule import (
     CorrelationFilter,
     FalseFilter,
@@ -13,7 +13,6 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
 )
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.domain.setting import Setting
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Ask, CancelScheduled, Transact
 from bendybus.partition_server.store.records import body_size

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors, limits
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters.rule import Rule, SqlFilter
-from bendybus.partition_server.rules import publish_frames, room
+from bendybus.partition_server.rules import publications as publication_rules
+from bendybus.partition_server.rules import room
 from bendybus.partition_server.state import publications
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.batch import Batch
@@ -63,7 +64,7 @@ def payloads(driver: Driver, name: str = "a") -> list[int]:
 
 def copies(stage: Stage) -> int:
     """Return how many copies a stage stores."""
-    return len(stage.changes.inserts)
+    return stage.changes.stored()
 
 
 @pytest.mark.requirement("R183")
@@ -168,7 +169,7 @@ def test_a_kill_in_the_middle_of_a_frame_loses_and_doubles_nothing(news: Driver)
 def test_a_frame_has_a_bounded_number_of_parts(
     news: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish_frames, "STEPS_MAX", 4)
+    monkeypatch.setattr(publication_rules, "STEPS_MAX", 4)
 
     turns(news, frame(news, 50, producer_id=NAME, spans=[0, 50]))
 
@@ -233,7 +234,7 @@ def test_a_first_step_that_finds_no_room_is_refused_whole(news: Driver) -> None:
     command, full = frame(news, 40), errors.PartitionUnavailable("full")
     partition = news.partition
     stage = partition.decide([command], news.now)
-    assert stage.changes.inserts
+    assert stage.changes.stored()
 
     partition.take_back(stage)
     [(_, refused)] = partition.refuse_sends([command], full, news.now)

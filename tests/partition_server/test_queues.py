@@ -9,7 +9,7 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.queues import Queues
-from bendybus.partition_server.state.window_memory import WindowMemory
+from bendybus.partition_server.state.ready_set import WindowMemory
 from bendybus.partition_server.store.records import SLOT_MAX, SlotState
 
 FINGERPRINT = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)

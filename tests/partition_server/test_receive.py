@@ -5,7 +5,7 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Origin
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state import ready_set
 from bendybus.partition_server.state.answers import AskRefused, Delivered, Reserved, Withdrawn

@@ -11,7 +11,7 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.lock_token import LockToken
 from bendybus.partition_server.state import (
-    operation_memory,
+    outcomes,
     producer_memory,
     settler_memory,
 )
@@ -23,7 +23,7 @@ from bendybus.partition_server.state.commands import (
     Now,
     Transact,
 )
-from bendybus.partition_server.state.operation_memory import Operations
+from bendybus.partition_server.state.outcomes import Operations
 from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver
@@ -199,7 +199,7 @@ def test_deleted_queues_leave_nothing_in_memory(
 def test_operations_on_one_entity_leave_those_on_others_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(operation_memory, "OPERATIONS_MAX", 64)
+    monkeypatch.setattr(outcomes, "OPERATIONS_MAX", 64)
     memory = Operations(Now(0, 0))
     memory.remember(b"other/1/x", Done(7), Now(0, 500))
 
@@ -213,7 +213,7 @@ def test_operations_on_one_entity_leave_those_on_others_known(
         memory.outcome_of(b"orders/1/3", 1_500, now, Done)
     assert memory.outcome_of(b"orders/1/199", 1_500, now, Done) == Done(199)
     # All of that is forgotten in time.
-    later = 2_000 + 2 * operation_memory.AGE_MS_MAX
+    later = 2_000 + 2 * outcomes.AGE_MS_MAX
     for n in range(99):
         memory.remember(b"new/1/%d" % n, Done(1), Now(0, later + n))
     assert set(memory._windows) == {b"new"}

@@ -5,7 +5,7 @@ import pytest
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import InvalidArgument, OutcomeUnknown
 from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE
-from bendybus.partition_server.state import operation_memory, settler_memory
+from bendybus.partition_server.state import outcomes, settler_memory
 from bendybus.partition_server.state.answers import Delivery, Done, Failed
 from bendybus.partition_server.state.commands import (
     CancelScheduled,
@@ -13,7 +13,7 @@ from bendybus.partition_server.state.commands import (
     Now,
     ReceiveDeferred,
 )
-from bendybus.partition_server.state.operation_memory import Operations
+from bendybus.partition_server.state.outcomes import Operations
 from bendybus.partition_server.state.settler_memory import Settlers
 from tests.partition_server.driver import Driver
 
@@ -155,7 +155,7 @@ def test_an_operation_that_may_have_been_done_before_the_file_was_opened_is_unkn
 
 def test_outcomes_of_operations_are_bounded_and_what_is_forgotten_is_unknown() -> None:
     memory = Operations(Now(0, 1_000))
-    for index in range(operation_memory.OPERATIONS_MAX + 1):
+    for index in range(outcomes.OPERATIONS_MAX + 1):
         memory.remember(index.to_bytes(16, "big"), Done(1), Now(0, 2_000))
 
     assert memory.outcome_of((1).to_bytes(16, "big"), 10, Now(0, 3_000), Done) == Done(1)
@@ -207,7 +207,7 @@ def test_the_same_name_at_another_queue_is_another_operation(queue: Driver) -> N
 def test_an_operation_that_is_done_once_more_is_counted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(operation_memory, "BYTES_MAX", 1_000)
+    monkeypatch.setattr(outcomes, "BYTES_MAX", 1_000)
     memory = Operations(Now(0, 1_000))
 
     for _ in range(10):

@@ -10,7 +10,7 @@ from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.broker.replies import Dispatcher, Outbox
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.stage import Answer
-from bendybus.wire import merged_frames
+from bendybus.wire import frame_forms
 
 Response = partition_pb2.DeliverFramesResponse
 
@@ -28,7 +28,7 @@ def outbox(*, merges: bool) -> Outbox[Any]:
 def ids(frame: Response | None) -> list[int]:
     """Return the asks of a frame's parts."""
     assert frame is not None
-    return [part.withdrawn.ask_id for part in merged_frames.parts(frame)]
+    return [part.withdrawn.ask_id for part in frame_forms.parts(frame)]
 
 
 async def test_what_waits_shares_a_frame_in_its_order() -> None:
@@ -70,7 +70,7 @@ async def test_what_ends_or_moves_a_stream_goes_alone_and_last() -> None:
 async def test_a_large_answer_is_not_copied_into_another_ones_frame() -> None:
     box = outbox(merges=True)
     large = Response()
-    large.reserved.batch.messages.append(b"x" * merged_frames.BYTES_MAX)
+    large.reserved.batch.messages.append(b"x" * frame_forms.BYTES_MAX)
     box.answer(withdrawn(1))
     box.answer(large)
     box.answer(withdrawn(2))

@@ -3,19 +3,18 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.filters import rule as rules
-from bendybus.domain.filters import sql_filter
+from bendybus.domain.filters import sql_text
 from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.internal.v1 import entity_pb2
-from bendybus.partition_server.service.entity_service import EntityService
-from bendybus.partition_server.service.rule_compiler import RuleCompiler
+from bendybus.partition_server.service.entity_service import EntityService, RuleCompiler
 from bendybus.wire import catalogue
 from tests.partition_server.driver import Driver
 from tests.partition_server.publishing import set_rules
@@ -34,19 +33,21 @@ def wait_for(found: list[tuple[str, str]]) -> None:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Return what is compiled from now on: (text, name of the thread)."""
     found: list[tuple[str, str]] = []
-    compile_ = sql_filter.compiled
+    compile_ = sql_text.compiled_filter
 
     def noted(text: str, *options: Any) -> Any:
         found.append((text, threading.current_thread().name))
         return compile_(text, *options)
 
     rules._sql_filter.cache_clear()
-    monkeypatch.setattr(sql_filter, "compiled", noted)
+    monkeypatch.setattr(sql_text, "compiled_filter", noted)
     return found
 
 
 class Hosts:
     """A partition whose commands run where they are asked for."""
+
+    threads: Mapping[int, Any] = {}
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors, limits, sequence_number
-from bendybus.domain.entity_settings import QueueDescription
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus, QueueDescription
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append

@@ -17,7 +17,7 @@ from bendybus.partition_server.state.commands import (
 )
 from bendybus.partition_server.state.session_queue import SessionQueue
 from tests.partition_server.session_driver import Sessions, recalled, settle
-from tests.partition_server.test_session_states import fail
+from tests.partition_server.test_session_undone import fail
 
 
 class Counting(dict[int, Any]):

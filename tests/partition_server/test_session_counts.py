@@ -8,7 +8,8 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
-from bendybus.partition_server.rules import session_counts, session_states
+from bendybus.partition_server.rules import session_counts
+from bendybus.partition_server.rules import sessions as session_rules
 from bendybus.partition_server.state.answers import Failed, SessionCounts, SessionsCounted
 from bendybus.partition_server.state.commands import CountSessions, SetSessionState
 from bendybus.partition_server.store.store import CountPlace
@@ -168,7 +169,7 @@ def test_a_place_that_no_call_returned_is_refused(
 
 @pytest.mark.requirement("R240")
 def test_more_sessions_than_a_page_may_have_are_refused(sessions: Sessions) -> None:
-    most = session_states.LISTED_MAX
+    most = session_rules.LISTED_MAX
     [answer] = sessions.driver.run(CountSessions("t", sessions.driver.ref(), most + 1))
     assert isinstance(answer, Failed)
     assert "max_sessions" in answer.error.message

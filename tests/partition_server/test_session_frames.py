@@ -8,7 +8,7 @@ import pytest
 from bendybus.domain import errors
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.broker.replies import Outbox
-from bendybus.partition_server.service import deliver_frames
+from bendybus.partition_server.service import frames
 from bendybus.partition_server.state import answers, commands
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import statuses
@@ -20,13 +20,13 @@ REF = partition_pb2.EntityRef(uid="u", generation=3, sub_queue=partition_pb2.SUB
 def command(**kind: Any) -> Any:
     """Return the command of a frame."""
     stream: Outbox[Any] = Outbox(lambda value: value)
-    [found] = deliver_frames.commands_of(partition_pb2.DeliverFramesRequest(**kind), stream)
+    [found] = frames.commands_of(partition_pb2.DeliverFramesRequest(**kind), stream)
     return found
 
 
 def frame(value: Any) -> partition_pb2.DeliverFramesResponse:
     """Return the frame of an answer."""
-    return deliver_frames.response(value, cast(Any, SimpleNamespace(index=1)), heads=True)
+    return frames.response(value, cast(Any, SimpleNamespace(index=1)), heads=True)
 
 
 def test_an_accept_is_by_name_or_for_any_session() -> None:

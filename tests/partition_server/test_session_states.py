@@ -1,4 +1,4 @@
-"""What is kept for sessions, the list of sessions, failed commits, and many sessions."""
+"""What is kept for sessions, the list of sessions, and many sessions."""
 
 import random
 from typing import Any
@@ -7,36 +7,38 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.entity_settings import SubscriptionDescription, TopicDescription
+from bendybus.domain.entity_settings import (
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.message_state import ACTIVE_ONLY
-from bendybus.partition_server.rules import session_states
-from bendybus.partition_server.state import session_ready_set
+from bendybus.partition_server.rules import sessions as session_rules
+from bendybus.partition_server.state import session_queue
 from bendybus.partition_server.state.answers import (
     Done,
     Failed,
     SessionsListed,
     SessionStateRead,
 )
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     AcceptSession,
-    AttachSession,
-    CloseSession,
+    Append,
     ConfirmSession,
     DeleteMessages,
     GetSessionState,
     ListSessions,
-    RenewSession,
     SetSessionState,
-    Settle,
 )
 from bendybus.partition_server.state.session_queue import SessionQueue
+from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver
 from tests.partition_server.session_driver import (
     LOCK_MS,
     Sessions,
-    held,
     payloads,
-    picture,
     settle,
 )
 
@@ -171,7 +173,7 @@ def test_sessions_with_active_messages_or_a_state_are_listed_in_pages(sessions: 
     assert listed(sessions) == wanted
     for count in (1, 2, 3):
         assert listed(sessions, count) == wanted
-    command = ListSessions("t", sessions.driver.ref(), session_states.LISTED_MAX + 1)
+    command = ListSessions("t", sessions.driver.ref(), session_rules.LISTED_MAX + 1)
     [refused] = sessions.driver.run(command)
     assert isinstance(refused.error, errors.InvalidArgument)
 
@@ -202,7 +204,6 @@ def test_sessions_whose_state_was_set_after_a_time_are_listed(sessions: Sessions
 @pytest.mark.requirement("R78")
 def test_a_deleted_queue_takes_its_sessions_and_states_with_it(sessions: Sessions) -> None:
     from bendybus.domain.entity import Origin
-    from bendybus.domain.lifecycle import EntityAction
     from bendybus.partition_server.state.commands import CommitEntity
 
     sessions.send(("a", b"1"))
@@ -216,75 +217,21 @@ def test_a_deleted_queue_takes_its_sessions_and_states_with_it(sessions: Session
     assert not sessions.driver.partition.state.queues.dropped
 
 
-# Failed commits
-
-
-def fail(sessions: Sessions, *commands: Any) -> list[Any]:
-    """Decide on commands whose commit fails; return the answers."""
-    partition, now = sessions.driver.partition, sessions.driver.now
-    stage = partition.decide(commands, now)
-    answers = partition.abandon(stage, errors.PartitionUnavailable("no"), now, commands)
-    return [value for _, value in answers]
-
-
-@pytest.mark.requirement("R79")
-def test_a_failed_commit_leaves_sessions_as_they_were(sessions: Sessions) -> None:
-    sessions.send(("a", b"1"), ("a", b"2"), ("a", b"3"))
-    token = sessions.accept("a")
-    (_, first), (_, second) = sessions.receive(token, 2)
-    sessions.reserve(token, 1)
-
-    abandoned = fail(sessions, Settle("s", 1, Disposition.ABANDON, first))
-    closed = fail(sessions, CloseSession("s", 2, token))
-    set_ = fail(sessions, SetSessionState("t", token, b"x"))
-
-    assert len(abandoned) == 1
-    assert isinstance(abandoned[0].failures[0][1], errors.PartitionUnavailable)
-    assert isinstance(closed[0].error, errors.PartitionUnavailable)
-    assert isinstance(set_[0], Failed)
-    assert sessions.driver.counts().locked == 3
-    assert kept(sessions, token) is None
-    assert not settle(sessions, Disposition.COMPLETE, second)[0].failures
-    sessions.close(token)
-    assert sessions.driver.counts().locked == 0
-    assert payloads(sessions.receive(sessions.accept("a"))) == [b"1", b"3"]
-
-
-@pytest.mark.requirement("R79")
-def test_several_changes_of_a_session_that_are_not_committed_leave_its_lock_as_it_was(
-    sessions: Sessions,
-) -> None:
-    sessions.send(("a", b"1"))
-    token = sessions.accept("a")
-    before = picture(held(sessions))
-    sessions.driver.mono_ms += 1_000
-
-    moves = [AttachSession(stream, 1, token) for stream in ("second", "third")]
-    fail(sessions, *moves, RenewSession("third", 2, token))
-
-    assert picture(held(sessions)) == before
-    assert payloads(sessions.receive(token)) == [b"1"]
-
-
-@pytest.mark.requirement("R79")
-def test_the_end_of_a_session_lock_that_cannot_be_written_is_due_again(
-    sessions: Sessions,
-) -> None:
-    sessions.send(("a", b"1"), ("a", b"2"))
-    sessions.receive(sessions.accept("a"))
-    driver = sessions.driver
-    driver.wall_ms += LOCK_MS
-    driver.mono_ms += LOCK_MS
-    driver.partition.state.clock.waiting(driver.mono_ms - LOCK_MS, driver.mono_ms)
-    stage = driver.partition.sweep(driver.now)
-    assert stage is not None
-    driver.partition.abandon(stage, errors.PartitionUnavailable("no"), driver.now)
-    assert driver.counts().locked == 2
+@pytest.mark.requirement("R78")
+def test_states_alone_are_removed_too_if_the_file_is_opened_again_before(driver: Driver) -> None:
+    sessions = Sessions(driver)
+    keep(sessions, sessions.accept("a"), b"state")
+    driver.put(QueueDescription(requires_session=True), "other")
+    batch = Batch([b"1"], session_ids=["a"], session_present=[True])
+    driver.run(Append("t", driver.ref("other"), batch))
+    commit(driver, EntityAction.DELETE)
+    driver.restart()
 
     driver.sweep()
 
-    rows = [row for row, _ in sessions.receive(sessions.accept("a"))]
-    assert [row.delivery_count for row in rows] == [1, 1]
+    assert driver.store.sessions.with_state(0, 10) == []
+    assert not driver.partition.state.queues.dropped
+    assert driver.partition.sweep(driver.now) is None
 
 
 # Many sessions
@@ -294,9 +241,9 @@ def test_the_end_of_a_session_lock_that_cannot_be_written_is_due_again(
 def test_memory_does_not_grow_with_sessions_that_wait(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_ready_set, "CANDIDATES_MAX", 20)
-    monkeypatch.setattr(session_ready_set, "PAGE_ROWS", 7)
-    monkeypatch.setattr(session_ready_set, "HEAP_SPARE", 5)
+    monkeypatch.setattr(session_queue, "CANDIDATES_MAX", 20)
+    monkeypatch.setattr(session_queue, "PAGE_ROWS", 7)
+    monkeypatch.setattr(session_queue, "HEAP_SPARE", 5)
     names = [f"s{n}" for n in range(100)]
     sessions.send(*[(name, b"1") for name in names])
     sessions.send(*[(name, b"2") for name in reversed(names)])
@@ -326,7 +273,7 @@ def test_sessions_that_are_accepted_by_name_leave_nothing_behind(
     from bendybus.partition_server.state import session_queue
 
     monkeypatch.setattr(session_queue, "NOTES_SPARE", 5)
-    monkeypatch.setattr(session_ready_set, "HEAP_SPARE", 5)
+    monkeypatch.setattr(session_queue, "HEAP_SPARE", 5)
     for n in range(60):
         sessions.send((f"s{n}", b"x"))
         token = sessions.accept(f"s{n}")

@@ -9,14 +9,7 @@ from bendybus.domain.disposition import Disposition as D
 from bendybus.domain.message_state import EVERY_STATE
 from bendybus.partition_server.broker import inbox
 from bendybus.partition_server.broker.inbox import Inbox
-from bendybus.partition_server.state import (
-    budget,
-    deletions,
-    places,
-    publications,
-    shares,
-    unfinished_work,
-)
+from bendybus.partition_server.state import budget, publications, shares, unfinished_work
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
@@ -171,7 +164,7 @@ def test_producers_that_are_refused_are_not_counted_again_for_each(
     assert sum(isinstance(value, Failed) for value in given) == 82
     assert len(counted) == 1
     # What became free is seen within a second.
-    both.advance(limits.FENCE_MS + places.COUNT_MS)
+    both.advance(limits.FENCE_MS + shares.COUNT_MS)
     assert not isinstance(fenced(both, "orders", 100), Failed)
     assert len(counted) == 2
 
@@ -208,7 +201,7 @@ def counts_of_fences(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> list[in
 def test_one_queue_cannot_have_all_batch_deletes_under_way(
     both: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletions, "DELETIONS_MAX", 10)
+    monkeypatch.setattr(unfinished_work, "DELETIONS_MAX", 10)
     monkeypatch.setattr(budget, "TURN_ROWS", 2)
     for name in ("orders", "other"):
         both.run(Append("t", both.ref(name), Batch([b"m"] * 99)))

@@ -20,7 +20,7 @@ from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.offline import backup_copy
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append
-from bendybus.partition_server.store import statements
+from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.errors import FileRefused, StoreFailed, StoreFull
 from bendybus.partition_server.store.records import Changes, Row, row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
@@ -214,14 +214,25 @@ def test_every_query_has_one_caller() -> None:
 
     folder = resources.files("bendybus.partition_server.store")
     modules = (
-        "sqlite_store.py", "sqlite_appends.py", "sqlite_producers.py", "file_format.py"
-    )  # fmt: skip
+        "sqlite_store.py",
+        "sqlite_appends.py",
+        "sqlite_features.py",
+        "sqlite_producers.py",
+        "file_format.py",
+    )
     text = "".join((folder / module).read_text("utf-8") for module in modules)
 
-    assert all(
-        text.count(f'"{name}"') == 1 or name in ("browse", "read_header", "write_mark")
-        for name in statements.load()
-    )
+    callers = {name: text.count(f'"{name}"') for name in file_format.load()}
+    assert {name: count for name, count in callers.items() if count != 1} == {
+        "browse": 2,
+        "forward_forget_choices": 2,
+        "forward_forget_messages_at": 2,
+        "forward_forget_sources_at": 2,
+        "read_header": 2,
+        "session_places": 2,
+        "session_with_state": 2,
+        "write_mark": 3,
+    }
 
 
 def test_the_log_is_checkpointed_by_the_writer_and_stays_bounded(store: SqliteStore) -> None:

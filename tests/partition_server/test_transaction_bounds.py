@@ -11,7 +11,7 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.internal.v1 import partition_pb2
-from bendybus.partition_server.service import transactions
+from bendybus.partition_server.service import conversions
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Ask, Transact
 from bendybus.v1 import receiver_pb2
@@ -142,8 +142,8 @@ def test_the_contract_carries_every_part_and_every_outcome(queue: Driver) -> Non
     request.parts[1].send.batch.messages.append(b"one")
     request.parts[1].send.batch.partition_keys.append(KEY)
 
-    [done] = queue.run(transactions.command(request, "t"))
-    response = transactions.response(done)
+    [done] = queue.run(conversions.transact_command(request, "t"))
+    response = conversions.transact_response(done)
 
     assert not response.HasField("refusal")
     assert response.outcomes[0].lock_remaining_ms == 60_000
@@ -151,8 +151,8 @@ def test_the_contract_carries_every_part_and_every_outcome(queue: Driver) -> Non
 
     request.transaction_id = b"another-one-0002"
     request.parts[0].settle.lock_tokens = b"\0" * 16
-    [refused] = queue.run(transactions.command(request, "t"))
-    response = transactions.response(refused)
+    [refused] = queue.run(conversions.transact_command(request, "t"))
+    response = conversions.transact_response(refused)
     assert response.refusal.part == 0
     assert response.refusal.error.reason == errors.MessageLockLost.reason
 
@@ -168,7 +168,7 @@ def test_the_contract_carries_every_part_and_every_outcome(queue: Driver) -> Non
 )
 def test_a_part_that_says_nothing_is_refused(part: partition_pb2.TransactionPart) -> None:
     with pytest.raises(errors.InvalidArgument):
-        transactions.command(partition_pb2.TransactRequest(parts=[part]), "t")
+        conversions.transact_command(partition_pb2.TransactRequest(parts=[part]), "t")
 
 
 def test_messages_are_sent_to_a_session_in_a_transaction(driver: Driver) -> None:

@@ -9,8 +9,7 @@ import pytest
 from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
-from bendybus.domain.entity_settings import QueueDescription
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus, QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.answers import Failed, Transacted
 from bendybus.partition_server.state.batch import Batch

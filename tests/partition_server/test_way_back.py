@@ -13,7 +13,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition as D
-from bendybus.partition_server.offline import backup_copy, integrity
+from bendybus.partition_server.offline import backup_copy, file_contents
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.batch import Batch
@@ -143,7 +143,7 @@ def test_what_is_inside_its_columns_is_what_v0_6_0_reads(
     due = f"SELECT count(*) FROM messages WHERE state = 2 AND scheduled_ms <= {driver.wall_ms}"
     assert read(due) > [0]
     with backup_copy.opened(store.path) as database:
-        assert integrity.findings(database) == []
+        assert file_contents.findings(database) == []
 
 
 class Older:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from bendybus.domain.disposition import Disposition
-from bendybus.partition_server.state import window_memory
+from bendybus.partition_server.state import ready_set
 from bendybus.partition_server.state.answers import Reserved
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
@@ -30,8 +30,8 @@ def set_budget(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return what sets the budget, in bytes."""
 
     def set_(size_bytes: int) -> None:
-        monkeypatch.setattr(window_memory, "WINDOWS_BYTES_MAX", size_bytes)
-        monkeypatch.setattr(window_memory, "KEPT_BYTES", size_bytes * 3 // 4)
+        monkeypatch.setattr(ready_set, "WINDOWS_BYTES_MAX", size_bytes)
+        monkeypatch.setattr(ready_set, "KEPT_BYTES", size_bytes * 3 // 4)
 
     return set_
 
@@ -93,7 +93,7 @@ def test_what_nobody_receives_for_a_minute_is_not_kept_in_memory(driver: Driver)
     driver.send(*[BODY] * 100)
     send(driver, "other", *[BODY] * 100)
     take(driver, "other", 1)
-    driver.advance(window_memory.IDLE_MS - 1_000)
+    driver.advance(ready_set.IDLE_MS - 1_000)
     driver.run()
     assert held_bytes(driver) > 190 * 1_000
     take(driver, "other", 1, ask_id=2)
@@ -102,7 +102,7 @@ def test_what_nobody_receives_for_a_minute_is_not_kept_in_memory(driver: Driver)
     driver.run()
 
     assert 90 * 1_000 < held_bytes(driver) < 110 * 1_700
-    driver.advance(window_memory.IDLE_MS)
+    driver.advance(ready_set.IDLE_MS)
     driver.run()
     assert held_bytes(driver) == 0
     assert len(take(driver, "orders", 200)) == 100

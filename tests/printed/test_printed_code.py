@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import option_order
+from bendybus.cli.commands import run_command
 from bendybus.cli.commands.app import app
 from bendybus.client.management import ServiceBusAdministrationClient
 from tests.printed import installed
@@ -92,7 +92,7 @@ def unknown(line: str) -> list[str]:
         return []
     command: Any = CLI
     found = []
-    for word in option_order.ordered([word for word in words if word != "…"], CLI):
+    for word in run_command.ordered_options([word for word in words if word != "…"], CLI):
         within = getattr(command, "commands", {})
         if word.startswith("-") and len(word) > 1:
             known = {name for each in command.params for name in each.opts + each.secondary_opts}

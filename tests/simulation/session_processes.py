@@ -21,12 +21,12 @@ from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.upstreams import deliver_frames as sent_frames
 from bendybus.frontend.upstreams.stream import Ending, Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
-from bendybus.partition_server.service import deliver_frames
+from bendybus.partition_server.service import frames
 from bendybus.partition_server.state.commands import Command, StreamEnded
 from bendybus.partition_server.state.stage import Answer
 from bendybus.v1 import receiver_pb2
-from bendybus.wire import merged_frames, message_heads
-from bendybus.wire.admission import ADMITTED
+from bendybus.wire import frame_forms
+from bendybus.wire.streams import ADMITTED
 from tests.simulation.partitions import PARTITIONS, Node, Partitions
 from tests.simulation.wires import Call, gone
 
@@ -48,8 +48,8 @@ class Served:
     def told(self, value: Any) -> None:
         """Write an answer."""
         thread: Any = SimpleNamespace(index=self.node.index)
-        self.answer(deliver_frames.response(value, thread, heads=True))
-        if deliver_frames.is_outcome(value):
+        self.answer(frames.response(value, thread, heads=True))
+        if frames.is_outcome(value):
             self.expected -= 1
         if self.expected <= 0:
             self.done.set()
@@ -96,7 +96,7 @@ class Processes(Partitions):
             partition_pb2.DeliverFramesRequest,
             partition_pb2.DeliverFramesResponse,
         )
-        call.metadata = (merged_frames.READS, message_heads.READS)
+        call.metadata = (frame_forms.READS_MERGED, frame_forms.READS_HEADS)
         self.calls[index] = [each for each in self.calls[index] if not each.broken]
         self.calls[index].append(call)
         return call
@@ -108,7 +108,7 @@ class Processes(Partitions):
         generation = node.generation
         try:
             async for request in requests:
-                self.take(node, deliver_frames.commands_of(request, stream))
+                self.take(node, frames.commands_of(request, stream))
             if stream.expected > 0:
                 await stream.done.wait()
         finally:
@@ -222,7 +222,7 @@ class Way:
             await asyncio.sleep(self._world.random.uniform(0.05, 0.5))
 
     def _take(self, response: Any) -> None:
-        for part in merged_frames.parts(response):
+        for part in frame_forms.parts(response):
             self._front_end.delivered(self.partition, sent_frames.answer(part))
 
 
@@ -283,7 +283,7 @@ class SimulatedFrontEnd:
             receiver_pb2.ReceiveStreamRequest,
             receiver_pb2.ReceiveStreamResponse,
         )
-        call.metadata = (ADMITTED, merged_frames.READS)
+        call.metadata = (ADMITTED, frame_forms.READS_MERGED)
         self.calls = [each for each in self.calls if not each.broken]
         self.calls.append(call)
         return call

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.partition_server.state.session_ready_set import SessionReadySet
+from bendybus.partition_server.state.session_queue import SessionReadySet
 from bendybus.partition_server.store.records import Changes
 from tests.partition_server.memory_store import MemoryStore
 from tests.simulation import virtual_time

@@ -13,9 +13,9 @@ from bendybus.client.exceptions import (
     PartitionUnavailableError,
 )
 from bendybus.domain import sequence_number
+from bendybus.spark.bus import Page
 from bendybus.spark.option_table import Use
 from bendybus.spark.options import ReadOptions, of_read
-from bendybus.spark.source.bus import Page
 from bendybus.spark.source.ranges import Extent
 from bendybus.v1 import message_pb2
 

@@ -9,10 +9,8 @@ from bendybus.client.exceptions import (
     ProducerFencedError,
 )
 from bendybus.domain import partitioning
-from bendybus.spark.sink.attempt import Attempt, Sent
-from bendybus.spark.sink.lane import Fence, Frame
-from bendybus.spark.sink.messages import Encoded
-from bendybus.spark.sink.routing import Target
+from bendybus.spark.sink.lane import Attempt, Fence, Frame, Sent
+from bendybus.spark.sink.messages import Encoded, Target
 from bendybus.spark.sink.task_writer import TaskWriter, Totals
 
 

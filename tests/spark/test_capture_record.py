@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bendybus.spark.errors import OptionError, PipelineError
-from bendybus.spark.jobs.capture_record import FILE, LocalFolder, Record, Shape
-from bendybus.spark.jobs.file_layout import Layout
+from bendybus.spark.jobs.capture import RECORD_FILE, LocalFolder, Record, Shape
+from bendybus.spark.jobs.file_store import Layout
 
 pytestmark = pytest.mark.requirement("R361")
 SHAPE = Shape("orders", "lake", Layout("parquet", "zstd", "{partition}"), ("body",), "binary")
@@ -68,7 +68,7 @@ def test_a_record_of_another_query_or_one_that_was_cut_off_is_none(tmp_path: Pat
     Record(checkpoint(tmp_path), "here").begin(7, SHAPE)
 
     assert Record(checkpoint(tmp_path, "q-2"), "here").begin(7, OTHER) == OTHER
-    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:20])
+    (tmp_path / RECORD_FILE).write_bytes((tmp_path / RECORD_FILE).read_bytes()[:20])
     assert Record(checkpoint(tmp_path, "q-2"), "here").begun is None
 
 
@@ -84,7 +84,7 @@ def test_a_batch_of_a_version_without_records_is_finished_as_options_say_which_i
 
 
 def test_a_record_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    checkpoint(tmp_path).write(FILE, b'{"v": 2}')
+    checkpoint(tmp_path).write(RECORD_FILE, b'{"v": 2}')
 
     with pytest.raises(PipelineError, match="is of version 2, and this version of Bendybus reads"):
         Record(checkpoint(tmp_path), "here")

@@ -7,8 +7,7 @@ import pytest
 from bendybus.spark.errors import OptionError
 from bendybus.spark.jobs import capture
 from bendybus.spark.jobs.capture import Capture
-from bendybus.spark.jobs.file_layout import Layout
-from bendybus.spark.jobs.file_store import LocalStore
+from bendybus.spark.jobs.file_store import Layout, LocalStore
 
 pytestmark = pytest.mark.requirement("R299")
 HOUR = 490_000

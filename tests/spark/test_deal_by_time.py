@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bendybus.spark.source.deal_by_time import Dealer
+from bendybus.spark.source.positions import Dealer
 from tests.spark.memory_bus import EPOCH, MemoryBus
 from tests.spark.stream_query import Query
 

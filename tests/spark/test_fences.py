@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bendybus.spark.errors import PipelineError, RowsChangedError
-from bendybus.spark.jobs.fences import Fences, Write
+from bendybus.spark.sink.fences import Fences, Write
 from tests.spark.memory_sender import MemoryEntity, rows, write
 
 pytestmark = pytest.mark.requirement("R363")

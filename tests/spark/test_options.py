@@ -6,8 +6,7 @@ import pytest
 
 from bendybus.spark import columns, options
 from bendybus.spark.errors import OptionError
-from bendybus.spark.option_table import Use
-from bendybus.spark.option_values import Position
+from bendybus.spark.option_table import Position, Use
 
 pytestmark = pytest.mark.requirement("R291")
 

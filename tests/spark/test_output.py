@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.spark.commands import output, run
+from bendybus.spark.commands import run, terminal
 from bendybus.spark.errors import OptionError
 
 pytestmark = pytest.mark.requirement("R312")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.requirement("R312")
 def test_texts_of_messages_are_no_markup(
     capsys: pytest.CaptureFixture[str], form: str, text: str
 ) -> None:
-    output.rows(["reason"], [[text]], form, "none")
+    terminal.show_rows(["reason"], [[text]], form, "none")
 
     assert text in capsys.readouterr().out
 
@@ -26,7 +26,7 @@ def test_texts_of_messages_are_no_markup(
 def test_texts_of_messages_change_nothing_in_a_terminal(
     capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    output.rows(["reason"], [["a\x1b[2Jb\x07\x9bc"]], form, "none")
+    terminal.show_rows(["reason"], [["a\x1b[2Jb\x07\x9bc"]], form, "none")
 
     assert "a\ufffd[2Jb\ufffd\ufffdc" in capsys.readouterr().out
 
@@ -49,7 +49,7 @@ def test_an_error_changes_nothing_in_a_terminal_and_does_not_fill_it(
 def test_numbers_that_count_have_commas_and_those_that_name_have_none(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    output.rows(["sequence_number", "messages"], [[562949953421313, 12345]], "table", "none")
+    terminal.show_rows(["sequence_number", "messages"], [[562949953421313, 12345]], "table", "none")
 
     assert "562949953421313   12,345" in capsys.readouterr().out.replace("     ", "   ")
 
@@ -57,7 +57,7 @@ def test_numbers_that_count_have_commas_and_those_that_name_have_none(
 def test_times_for_programs_have_their_zone(capsys: pytest.CaptureFixture[str]) -> None:
     moment = datetime(2026, 11, 23, 15, 0, tzinfo=UTC).astimezone().replace(tzinfo=None)
 
-    output.rows(["start"], [[moment]], "json", "none")
+    terminal.show_rows(["start"], [[moment]], "json", "none")
 
     assert json.loads(capsys.readouterr().out) == {"start": "2026-11-23T15:00:00.000+00:00"}
 
@@ -68,7 +68,7 @@ def test_a_time_in_a_narrow_table_is_broken_between_date_and_time_of_day(
     monkeypatch.setenv("COLUMNS", "40")
     row = ["x" * 60, datetime(2026, 11, 23, 15, 38, 16), "y" * 60]
 
-    output.rows(["reason", "oldest", "sample"], [row], "table", "none")
+    terminal.show_rows(["reason", "oldest", "sample"], [row], "table", "none")
 
     lines = capsys.readouterr().out.splitlines()
     assert any("2026-11-23" in line for line in lines)

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bendybus.spark.source import offsets, ranges
-from bendybus.spark.source.offsets import Offset
-from bendybus.spark.source.ranges import Extent, Range
+from bendybus.spark.source import ranges
+from bendybus.spark.source.ranges import Extent, Offset, Range
 
 TAILS = st.lists(st.integers(0, 500), min_size=1, max_size=6)
 
@@ -17,8 +16,8 @@ def extents(tails: list[int], first: int = 1) -> list[Extent]:
             index,
             "a",
             0,
-            offsets.beginning(index) + tail,
-            offsets.beginning(index) + first if tail else 0,
+            ranges.beginning(index) + tail,
+            ranges.beginning(index) + first if tail else 0,
             tail,
             tail * 100,
         )
@@ -28,7 +27,7 @@ def extents(tails: list[int], first: int = 1) -> list[Extent]:
 
 def start(numbers: dict[int, int]) -> Offset:
     return Offset(
-        {index: offsets.beginning(index) + number for index, number in numbers.items()},
+        {index: ranges.beginning(index) + number for index, number in numbers.items()},
         dict.fromkeys(numbers, "a"),
     )
 
@@ -40,7 +39,7 @@ def test_a_batch_takes_from_every_partition_with_messages_and_not_more_than_its_
 ) -> None:
     found = ranges.deal(ranges.spans(start({}), extents(tails), None), limit)
 
-    taken = {index: number - offsets.beginning(index) for index, number in found.items()}
+    taken = {index: number - ranges.beginning(index) for index, number in found.items()}
     assert taken.keys() == {index for index, tail in enumerate(tails) if tail}
     assert all(1 <= taken[index] <= tails[index] for index in taken)
     assert sum(taken.values()) <= max(limit, len(taken))
@@ -52,7 +51,7 @@ def test_a_batch_takes_from_every_partition_with_messages_and_not_more_than_its_
 def test_a_limit_is_dealt_by_lag() -> None:
     found = ranges.deal(ranges.spans(start({0: 0, 1: 0}), extents([900, 100]), None), 100)
 
-    assert found == {0: 89, 1: offsets.beginning(1) + 10}
+    assert found == {0: 89, 1: ranges.beginning(1) + 10}
 
 
 @pytest.mark.requirement("R295")
@@ -72,7 +71,7 @@ def test_bytes_become_messages_by_their_average_size() -> None:
 @given(TAILS, st.integers(0, 40))
 def test_a_cut_range_has_the_same_numbers_in_more_parts(tails: list[int], least: int) -> None:
     whole = [
-        Range(index, offsets.beginning(index), offsets.beginning(index) + tail)
+        Range(index, ranges.beginning(index), ranges.beginning(index) + tail)
         for index, tail in enumerate(tails)
         if tail
     ]
@@ -116,9 +115,9 @@ def test_what_was_read_or_is_not_known_yet_is_no_loss(extent: Extent) -> None:
 def test_an_offset_is_the_same_after_its_way_through_a_checkpoint() -> None:
     whole = Offset({0: 41, 1: 1 << 48}, {0: "a"}, {0: 57}, "me")
 
-    assert offsets.from_json(whole.to_json()) == whole
+    assert ranges.offset_of(whole.to_json()) == whole
 
 
 def test_an_offset_of_a_later_version_is_refused() -> None:
     with pytest.raises(Exception, match="offsets of version 2"):
-        offsets.from_json({"v": 2})
+        ranges.offset_of({"v": 2})

@@ -23,8 +23,8 @@ WAIT_S = 20.0
 def small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few rows make several frames."""
     monkeypatch.setattr(lane, "FRAME_MESSAGES", 2)
-    monkeypatch.setattr("bendybus.spark.sink.routing.RUN", 2)
-    monkeypatch.setattr("bendybus.spark.sink.repeated_batch.LOOK_S", 0.01)
+    monkeypatch.setattr("bendybus.spark.sink.messages.RUN", 2)
+    monkeypatch.setattr("bendybus.spark.sink.fences.LOOK_S", 0.01)
 
 
 def parts(count: int) -> list[list[str]]:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from bendybus.client.exceptions import InvalidOperationError, PartitionUnavailableError
 from bendybus.spark.errors import RowError, RowsChangedError
 from bendybus.spark.sink import lane
-from bendybus.spark.sink.attempt import Attempt
-from bendybus.spark.sink.lane import Fence, Lane
+from bendybus.spark.sink.lane import Attempt, Fence, Lane
 from bendybus.spark.sink.messages import encode
 from bendybus.spark.sink.task_writer import TaskWriter
 from tests.spark.memory_sender import MemoryEntity, rows, write
@@ -22,7 +21,7 @@ from tests.spark.memory_sender import MemoryEntity, rows, write
 def small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few rows make several frames."""
     monkeypatch.setattr(lane, "FRAME_MESSAGES", 3)
-    monkeypatch.setattr("bendybus.spark.sink.routing.RUN", 2)
+    monkeypatch.setattr("bendybus.spark.sink.messages.RUN", 2)
 
 
 BODIES = [f"m{n}" for n in range(40)]

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from bendybus.domain import errors
-from bendybus.wire import answer_queue
-from bendybus.wire.answer_queue import AnswerQueue
+from bendybus.wire import streams
+from bendybus.wire.streams import AnswerQueue
 
 
 async def test_a_stream_ends_when_what_it_owes_is_answered_and_not_before() -> None:
@@ -30,7 +30,7 @@ async def test_a_stream_ends_when_what_it_owes_is_answered_and_not_before() -> N
 async def test_a_caller_that_does_not_half_close_is_ended_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answer_queue, "MOVE_S", 0.01)
+    monkeypatch.setattr(streams, "MOVE_S", 0.01)
     queue: AnswerQueue[str] = AnswerQueue(lambda: False)
 
     queue.move("moving")

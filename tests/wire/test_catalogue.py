@@ -12,11 +12,11 @@ from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import (
     Description,
+    EntityStatus,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
 from bendybus.internal.v1 import entity_pb2
 from bendybus.wire import catalogue, entities

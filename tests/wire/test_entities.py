@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from bendybus.domain import entity_settings, limits
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import QueueDescription
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus, QueueDescription
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
 from bendybus.v1 import management_pb2

@@ -7,17 +7,17 @@ from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import partition_pb2
-from bendybus.wire import entity_refs
+from bendybus.wire import entities
 
 ENTITY = Entity("orders", "uid", 7, Origin.CLIENT, QueueDescription(), 4, 0, 0, 0)
 
 
 @pytest.mark.parametrize("sub_queue", SubQueue)
 def test_a_reference_is_read_as_it_was_written(sub_queue: SubQueue) -> None:
-    proto = entity_refs.to_proto(ENTITY, sub_queue)
+    proto = entities.ref_to_proto(ENTITY, sub_queue)
 
     assert (proto.uid, proto.generation) == ("uid", 7)
-    assert entity_refs.sub_queue_of(proto) is sub_queue
+    assert entities.sub_queue_of(proto) is sub_queue
 
 
 @pytest.mark.parametrize("dead_letter", [False, True])
@@ -25,12 +25,12 @@ def test_a_front_end_of_0_3_names_the_sub_queue_by_its_flag(dead_letter: bool) -
     proto = partition_pb2.EntityRef(uid="uid", generation=7, dead_letter=dead_letter)
 
     expected = SubQueue.DEAD_LETTER if dead_letter else SubQueue.MAIN
-    assert entity_refs.sub_queue_of(proto) is expected
+    assert entities.sub_queue_of(proto) is expected
 
 
 @pytest.mark.parametrize("sub_queue", SubQueue)
 def test_a_partition_of_0_3_reads_the_flag(sub_queue: SubQueue) -> None:
-    proto = entity_refs.to_proto(ENTITY, sub_queue)
+    proto = entities.ref_to_proto(ENTITY, sub_queue)
 
     assert proto.dead_letter is (sub_queue is SubQueue.DEAD_LETTER)
 
@@ -41,7 +41,7 @@ def test_a_sub_queue_of_a_later_version_is_refused_and_never_taken_for_another()
     proto.MergeFromString(bytes([4 << 3, 5]))
 
     with pytest.raises(InvalidArgument, match="sub_queue"):
-        entity_refs.sub_queue_of(proto)
+        entities.sub_queue_of(proto)
 
 
 def test_the_numbers_of_the_contract_are_those_of_the_domain() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from bendybus.domain.errors import InvalidArgument
 from bendybus.v1.receiver_pb2 import Ask, ReceiveStreamRequest
-from bendybus.wire import merged_frames
+from bendybus.wire import frame_forms
 
 
 def ask(ask_id: int) -> ReceiveStreamRequest:
@@ -15,30 +15,30 @@ def ask(ask_id: int) -> ReceiveStreamRequest:
 def test_parts_come_in_their_order_and_the_frame_itself_first() -> None:
     waiting = [ask(2), ask(3)]
 
-    frame = merged_frames.merged(ask(1), lambda most: waiting.pop(0) if waiting else None)
+    frame = frame_forms.merged(ask(1), lambda most: waiting.pop(0) if waiting else None)
     read = ReceiveStreamRequest.FromString(frame.SerializeToString())
 
-    assert [part.ask.ask_id for part in merged_frames.parts(read)] == [1, 2, 3]
+    assert [part.ask.ask_id for part in frame_forms.parts(read)] == [1, 2, 3]
 
 
 def test_a_frame_without_company_is_written_as_it_was_before() -> None:
     alone = ask(1).SerializeToString()
 
-    assert merged_frames.merged(ask(1), lambda most: None).SerializeToString() == alone
+    assert frame_forms.merged(ask(1), lambda most: None).SerializeToString() == alone
 
 
 def test_no_more_parts_are_merged_than_are_read() -> None:
-    frame = merged_frames.merged(ask(1), lambda most: ask(2))
+    frame = frame_forms.merged(ask(1), lambda most: ask(2))
 
-    assert len(list(merged_frames.parts(frame))) == merged_frames.PARTS_MAX
+    assert len(list(frame_forms.parts(frame))) == frame_forms.PARTS_MAX
 
 
 def test_a_frame_of_too_many_parts_is_refused() -> None:
     frame = ask(1)
-    frame.further.extend([ask(2)] * merged_frames.PARTS_MAX)
+    frame.further.extend([ask(2)] * frame_forms.PARTS_MAX)
 
     with pytest.raises(InvalidArgument, match="at most 64 parts"):
-        list(merged_frames.parts(frame))
+        list(frame_forms.parts(frame))
 
 
 def test_parts_of_parts_are_refused() -> None:
@@ -46,9 +46,9 @@ def test_parts_of_parts_are_refused() -> None:
     frame.further.add(further=[ask(2)])
 
     with pytest.raises(InvalidArgument, match="must not have parts"):
-        list(merged_frames.parts(frame))
+        list(frame_forms.parts(frame))
 
 
 @pytest.mark.parametrize("metadata", [None, (), (("bendybus-admitted", "1"),)])
 def test_who_does_not_say_so_reads_no_merged_frames(metadata: object) -> None:
-    assert not merged_frames.read_by(metadata)  # type: ignore[arg-type]
+    assert not frame_forms.merged_read_by(metadata)  # type: ignore[arg-type]

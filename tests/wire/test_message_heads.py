@@ -3,7 +3,7 @@
 import pytest
 
 from bendybus.v1 import message_pb2, sender_pb2
-from bendybus.wire import message_heads
+from bendybus.wire import frame_forms
 
 HEAD = message_pb2.Message(subject="s", user_id=b"u").SerializeToString()
 BODY = message_pb2.Message(data=[b"b"]).SerializeToString()
@@ -17,7 +17,7 @@ def batch() -> message_pb2.MessageBatch:
 
 
 def test_head_and_body_in_a_row_are_the_whole_message() -> None:
-    whole = message_heads.joined(batch())
+    whole = frame_forms.joined(batch())
 
     assert list(whole.messages) == [HEAD + BODY, BODY]
     assert not whole.heads
@@ -31,8 +31,8 @@ def test_head_and_body_in_a_row_are_the_whole_message() -> None:
 def test_what_is_joined_is_a_copy() -> None:
     frame = sender_pb2.SendStreamRequest(frame_id=7, batch=batch())
 
-    assert message_heads.whole(frame).batch == message_heads.joined(batch())
-    assert message_heads.whole(frame).frame_id == 7
+    assert frame_forms.whole(frame).batch == frame_forms.joined(batch())
+    assert frame_forms.whole(frame).frame_id == 7
     # It may be repeated on a stream whose server reads heads.
     assert frame.batch == batch()
 
@@ -41,14 +41,14 @@ def test_whole_messages_are_not_copied() -> None:
     plain = message_pb2.MessageBatch(messages=[BODY])
     frame = sender_pb2.SendStreamRequest(batch=plain)
 
-    assert message_heads.joined(plain) is plain
-    assert message_heads.whole(frame) is frame
+    assert frame_forms.joined(plain) is plain
+    assert frame_forms.whole(frame) is frame
 
 
 @pytest.mark.parametrize("metadata", [None, (), (("bendybus-message-heads", "2"),)])
 def test_a_peer_that_does_not_say_so_reads_no_heads(metadata: object) -> None:
-    assert not message_heads.read_by(metadata)  # type: ignore[arg-type]
+    assert not frame_forms.heads_read_by(metadata)  # type: ignore[arg-type]
 
 
 def test_a_peer_says_so_in_metadata() -> None:
-    assert message_heads.read_by((("other", "1"), message_heads.READS))
+    assert frame_forms.heads_read_by((("other", "1"), frame_forms.READS_HEADS))

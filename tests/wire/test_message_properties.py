@@ -11,7 +11,7 @@ from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageHeade
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.domain import message_format
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters import rule, system_properties
+from bendybus.domain.filters import rule, syntax
 from bendybus.domain.filters.rule import CorrelationFilter, Rule, SqlFilter, SqlRuleAction
 from bendybus.domain.filters.values import Composite, FilterError, Timestamp
 from bendybus.v1.message_pb2 import Message, Value, ValueMap
@@ -63,7 +63,7 @@ def test_every_system_property_is_read_from_head_or_columns(form: int) -> None:
     parts = parts_of(ORDER, form, **COLUMNS)
     view = view_of(parts)
 
-    found = {name: view.system(name) for name in system_properties.ALL}
+    found = {name: view.system(name) for name in syntax.ALL}
 
     assert found == {
         "MessageId": "m",
@@ -90,7 +90,7 @@ def test_every_system_property_is_read_from_head_or_columns(form: int) -> None:
 def test_what_is_not_set_is_none() -> None:
     view = view_of(Parts(b""))
 
-    found = {name for name in system_properties.ALL if view.system(name) is not None}
+    found = {name for name in syntax.ALL if view.system(name) is not None}
 
     assert found == {"DeliveryCount", "Size"}
     assert view_of(Parts(b"", session_id="")).system("SessionId") == ""

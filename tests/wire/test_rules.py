@@ -6,45 +6,47 @@ import pytest
 from hypothesis import given
 
 from bendybus.domain import errors, limits
-from bendybus.domain.filters import rule_json
+from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import CorrelationFilter, Rule
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.internal.v1 import entity_pb2
 from bendybus.v1 import management_pb2 as pb
-from bendybus.wire import rules
+from bendybus.wire import entities
 from tests.domain.filters.rule_strategies import RULES
 
 
 @given(RULES)
 def test_a_rule_comes_back(rule: Rule) -> None:
-    sent = pb.Rule.FromString(rules.to_proto(rule).SerializeToString())
+    sent = pb.Rule.FromString(entities.rule_to_proto(rule).SerializeToString())
 
-    found = rules.from_proto(sent)
+    found = entities.rule_from_proto(sent)
 
     # Fields of a map have no order; 1, 1.0 and true are not the same here.
-    assert json.dumps(rule_json.to_json(found), sort_keys=True) == json.dumps(
-        rule_json.to_json(rule), sort_keys=True
+    assert json.dumps(rule_set.rule_to_json(found), sort_keys=True) == json.dumps(
+        rule_set.rule_to_json(rule), sort_keys=True
     )
 
 
 @pytest.mark.parametrize("action", RuleAction)
 def test_a_change_comes_back(action: RuleAction) -> None:
     change = RuleChange(action, Rule("a", CorrelationFilter(label="x")))
-    sent = entity_pb2.RuleChange.FromString(rules.change_to_proto(change).SerializeToString())
+    sent = entity_pb2.RuleChange.FromString(
+        entities.rule_change_to_proto(change).SerializeToString()
+    )
 
-    assert rules.change_from_proto(sent) == change
+    assert entities.rule_change_from_proto(sent) == change
 
 
 @pytest.mark.requirement("R112")
 def test_a_filter_of_a_later_version_is_refused() -> None:
     with pytest.raises(errors.InvalidArgument, match="does not know"):
-        rules.from_proto(pb.Rule(name="a"))
+        entities.rule_from_proto(pb.Rule(name="a"))
     with pytest.raises(errors.InvalidArgument, match="a later version"):
-        rules.change_from_proto(entity_pb2.RuleChange())
+        entities.rule_change_from_proto(entity_pb2.RuleChange())
 
 
 def test_more_rules_than_a_subscription_can_have_are_refused_unread() -> None:
     too_many = pb.RuleSet(rules=[pb.Rule()] * (limits.RULES_PER_SUBSCRIPTION + 1))
 
     with pytest.raises(errors.InvalidArgument, match="rules"):
-        rules.set_from_proto(too_many)
+        entities.rules_from_proto(too_many)

@@ -6,6 +6,7 @@ functions of one walk, by process, in the order of their first calls.
 """
 
 import argparse
+import functools
 import sys
 import tempfile
 from collections import Counter
@@ -31,10 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     # Wide enough for both tables, also where the output is a file.
     screen = Console(highlight=False, width=_WIDTH)
-    with tempfile.TemporaryDirectory(prefix="bendybus-walk-") as folder:
-        found = measure.walks(
-            Path(folder), idle_s=given.idle, say=lambda text: print(text, file=sys.stderr)
-        )
+    say = functools.partial(print, file=sys.stderr)
+    with (
+        tempfile.TemporaryDirectory(prefix="bendybus-walk-") as folder,
+        measure.walking(Path(folder), idle_s=given.idle, say=say) as walks,
+    ):
+        found = walks()
     screen.print(_table(found))
     screen.print(_rooms(found))
     for walk in found:

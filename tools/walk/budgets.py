@@ -24,13 +24,13 @@ class Budget:
 
 
 BUDGETS: Final = {
-    "send": Budget(68, 232, 1_720, 16, 6.5),
-    "receive": Budget(71, 243, 1_950, 19, 7.0),
-    "settle": Budget(52, 162, 1_250, 12, 6.5),
-    "publish": Budget(80, 293, 2_200, 19, 6.5),
-    "session": Budget(97, 404, 4_700, 17, 22.0),
-    "transaction": Budget(84, 288, 2_780, 16, 13.5),
-    "forward": Budget(83, 291, 2_560, 19, 8.5),
+    "send": Budget(66, 222, 1_700, 14, 6.5),
+    "receive": Budget(67, 247, 1_950, 19, 7.2),
+    "settle": Budget(50, 160, 1_250, 12, 6.5),
+    "publish": Budget(75, 283, 2_200, 19, 6.5),
+    "session": Budget(88, 400, 4_700, 17, 22.0),
+    "transaction": Budget(80, 288, 2_780, 16, 13.5),
+    "forward": Budget(82, 282, 2_560, 20, 8.5),
 }
 
 

@@ -60,14 +60,11 @@ class Walk:
         return len({function for each in self.functions.values() for function in each})
 
 
-def walks(
-    folder: Path,
-    *,
-    runs: int = RUNS,
-    idle_s: float = IDLE_S,
-    say: Callable[[str], None] = lambda _: None,
-) -> list[Walk]:
-    """Walk all operations on a bus of two partitions, with its files in `folder`."""
+@contextmanager
+def walking(
+    folder: Path, *, idle_s: float = IDLE_S, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Callable[[], list[Walk]]]:
+    """Run a bus of two partitions in `folder`; give a function that walks all operations."""
     with _traced(folder) as (application, roles):
         tracer = _Tracer(folder, roles)
         for name in WALKS:
@@ -79,19 +76,21 @@ def walks(
         tracer.look()
         time.sleep(idle_s)
         idle = tracer.look()
-        found = []
-        for name in WALKS:
-            say(f"walk: {name}, {runs} times")
-            _perform(application, f"{name} prepare {runs}")
+
+        def walk(name: str) -> Walk:
+            say(f"walk: {name}, {RUNS} times")
+            _perform(application, f"{name} prepare {RUNS}")
             time.sleep(_TAIL_S)
             tracer.look()
             began = time.monotonic()
-            _perform(application, f"{name} walk {runs}")
+            _perform(application, f"{name} walk {RUNS}")
             time.sleep(_TAIL_S)
             idle_share = (time.monotonic() - began) / idle_s
-            found.append(_walk(name, tracer.look(), idle, idle_share, runs))
-            _perform(application, f"{name} clean {runs}")
-        return found
+            walked = _walk(name, tracer.look(), idle, idle_share)
+            _perform(application, f"{name} clean {RUNS}")
+            return walked
+
+        yield lambda: list(map(walk, WALKS))
 
 
 def common(one: Walk, other: Walk) -> Walk:
@@ -200,12 +199,10 @@ def _without(walked: Trace, idle: Trace) -> tuple[Function, ...]:
     return tuple(each for each in walked.functions if each not in known)
 
 
-def _walk(
-    name: str, walked: dict[str, Trace], idle: dict[str, Trace], idle_share: float, runs: int
-) -> Walk:
+def _walk(name: str, walked: dict[str, Trace], idle: dict[str, Trace], idle_share: float) -> Walk:
     def each_run(figure: Callable[[Trace], int]) -> float:
         busy = sum(figure(each) for each in walked.values())
-        return (busy - sum(figure(each) for each in idle.values()) * idle_share) / runs
+        return (busy - sum(figure(each) for each in idle.values()) * idle_share) / RUNS
 
     return Walk(
         name,

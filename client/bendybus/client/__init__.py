@@ -32,8 +32,7 @@ from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.client.sync.client import ServiceBusClient
 from bendybus.client.sync.lock_renewer import AutoLockRenewer
-from bendybus.client.sync.partition_browser import DrainLease, PartitionBrowser
-from bendybus.client.sync.partition_sender import PartitionSender
+from bendybus.client.sync.partitions import DrainLease, PartitionBrowser, PartitionSender
 from bendybus.client.sync.receiver import ServiceBusReceiver
 from bendybus.client.sync.sender import ServiceBusSender
 from bendybus.client.sync.sessions import ServiceBusSession

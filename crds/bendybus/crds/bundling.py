@@ -13,13 +13,7 @@ from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import DEFAULT_NAMESPACE
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.domain import (
-    descriptions,
-    forwarding,
-    immutable_fields,
-    limits,
-    subscription_name,
-)
+from bendybus.domain import descriptions, forwarding, limits, subscription_name
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError, InvalidArgument, InvalidOperation, QuotaExceeded
 from bendybus.domain.limits import Tier
@@ -171,7 +165,7 @@ def check_against(namespace: NamespaceSettings, wanted: Bundle) -> None:
             f"The manifests are of BusNamespace {wanted.namespace.name!r}, but the bus that "
             f"answers is {namespace.name!r}. Choose the bus with --connection-string."
         )
-    immutable_fields.check_namespace(
+    descriptions.check_namespace_unchanged(
         namespace.name,
         tier=namespace.tier,
         partition_count=namespace.partition_count,

@@ -22,12 +22,10 @@ from bendybus.crds.manifest import (
 from bendybus.crds.rule_manifest import RuleSpec
 from bendybus.domain import durations, entity, entity_settings, limits, subscription_name
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import Description
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import Description, EntityStatus, Setting, SettingType
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import rule, rule_set
 from bendybus.domain.filters.rule import Rule
-from bendybus.domain.setting import Setting, SettingType
 
 ENTITY_NAME_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9_])?$"
 SUBSCRIPTION_NAME_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"

@@ -1,6 +1,9 @@
 """What descriptions of entities may be as a whole, how they change, and what the tier decides.
 
-The bounds of each setting by itself are in `entity_settings`.
+The bounds of each setting by itself are in `entity_settings`. What cannot be changed once a
+namespace or an entity exists is partitioning before all: "It isn't possible to change the
+partitioning option on any existing namespace, queue, or topic; you can only set the option when you
+create the entity".
 """
 
 from collections.abc import Mapping
@@ -9,10 +12,9 @@ from typing import Any, TypeVar
 
 from bendybus.domain import entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import Description, SubscriptionDescription
-from bendybus.domain.errors import InvalidArgument, InvalidOperation
+from bendybus.domain.entity_settings import Description, SettingType, SubscriptionDescription
+from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
 from bendybus.domain.limits import Tier
-from bendybus.domain.setting import SettingType
 
 AnyDescription = TypeVar("AnyDescription", bound=Description)
 
@@ -170,3 +172,39 @@ def _check_new_message_size(size_kb: int, tier: Tier, partition_count: int) -> N
             f"must be at most {most_kb} in a Premium namespace of {partition_count} partitions "
             f"(got {size_kb}); larger messages need a namespace of one partition.",
         )
+
+
+def check_unchanged(name: str, current: Description, wanted: Description) -> None:
+    """Raise PartitioningImmutable or InvalidOperation when an update changes what is fixed."""
+    for setting in entity_settings.BY_KIND[current.kind]:
+        before, after = getattr(current, setting.name), getattr(wanted, setting.name)
+        if not setting.fixed or before == after:
+            continue
+        sentence = (
+            f"{current.kind} {name!r}: {setting.manifest_name} cannot be changed after creation "
+            f"(is {_word(before)}, got {_word(after)}). Create another {current.kind} with that "
+            "setting."
+        )
+        kind = PartitioningImmutable if setting.name == "enable_partitioning" else InvalidOperation
+        raise kind(sentence, metadata={"field": setting.manifest_name, "entity": name})
+
+
+def _word(value: object) -> str:
+    return str(value).lower()
+
+
+def check_namespace_unchanged(
+    name: str, *, tier: Tier, partition_count: int, wanted_tier: Tier, wanted_count: int
+) -> None:
+    """Raise PartitioningImmutable if an update of a namespace changes what is fixed."""
+    changes = {
+        "sku.tier": (tier.value, wanted_tier.value),
+        "premiumMessagingPartitions": (partition_count, wanted_count),
+    }
+    for field, (now, wanted) in changes.items():
+        if now != wanted:
+            raise PartitioningImmutable(
+                f"BusNamespace {name!r}: {field} is {now} since the namespace was created and "
+                f"cannot become {wanted}. Create a namespace of another name and move to it.",
+                metadata={"field": field, "namespace": name},
+            )

@@ -10,12 +10,13 @@ a partition lacks is noted when they come, not looked for.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-from bendybus.domain import bounds, errors, subscription_name
+from bendybus.domain import bounds, errors, limits, subscription_name
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.sub_queue import SubQueue
 
@@ -89,6 +90,10 @@ class Directory:
         """Return those of `partitions` that are not known to have the current entry of a name."""
         holders = set(self.holders(key))
         return [partition for partition in partitions if partition not in holders]
+
+    def has(self, partition: int, change: Entity) -> bool:
+        """Whether a partition is known to have a change, or what came after it."""
+        return self._known.get(partition, {}).get(change.key, 0) >= change.generation
 
     def shows(self, change: Entity) -> bool:
         """Whether a change of a topic or a subscription came back from a catalogue.
@@ -253,6 +258,46 @@ class Directory:
         for partition, generations in self._known.items():
             if generations.get(key, 0) < entry.generation:
                 self._behind[partition].add(key)
+
+
+# Has a partition take entries, all or none. Raises the domain error.
+Take = Callable[[Sequence[Entity]], Awaitable[None]]
+
+
+async def copy(entries: Sequence[Entity], take: Take) -> list[BusError]:
+    """Have a partition take entries, oldest first; return its refusals, which name an entity.
+
+    A queue goes alone. Topics and subscriptions go together, in the order of their changes: what
+    follows a refused one of the same topic is left out, other topics are not. Raises the first
+    error that a repeat may not meet.
+    """
+    refused: list[BusError] = []
+    others = [entry for entry in entries if entry.kind is not EntityKind.QUEUE]
+    for queue in entries:
+        if queue.kind is EntityKind.QUEUE:
+            await _copied([queue], take, refused)
+    topics_refused: set[str] = set()
+    for start in range(0, len(others), limits.ENTRIES_A_COPY_MAX):
+        some = others[start : start + limits.ENTRIES_A_COPY_MAX]
+        some = [entry for entry in some if entry.topic_key not in topics_refused]
+        if not some or await _copied(some, take, []):
+            continue
+        for topic_key, family in by_topic(some).items():
+            if not await _copied(family, take, refused):
+                topics_refused.add(topic_key)
+    return refused
+
+
+async def _copied(entries: Sequence[Entity], take: Take, refused: list[BusError]) -> bool:
+    try:
+        await take(entries)
+    except BusError as error:
+        error.metadata.setdefault("entity", entries[0].name)
+        if error.retryable:
+            raise
+        refused.append(error)
+        return False
+    return True
 
 
 def by_topic(entries: Iterable[Entity]) -> dict[str, list[Entity]]:

@@ -10,12 +10,11 @@ from typing import Final
 
 from bendybus.domain import bounds, entity_settings, limits, partitioning, subscription_name
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import Description, SubscriptionDescription
+from bendybus.domain.entity_settings import Description, SettingType, SubscriptionDescription
 from bendybus.domain.errors import EntityNotFound, InvalidArgument, InvalidOperation
 from bendybus.domain.filters import rule_set
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
-from bendybus.domain.setting import SettingType
 from bendybus.domain.sub_queue import SubQueue
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"

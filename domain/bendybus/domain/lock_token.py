@@ -45,11 +45,11 @@ class LockToken(NamedTuple):
 def pack(partition: int, slot: int, boot: int, locks: Iterable[tuple[int, int]]) -> bytes:
     """Return the tokens of (counter, generation) pairs, one after the other."""
     top, boot_bits = partition << 48 | slot << 24, boot << 24
-    words: list[int] = []
+    packed: list[int] = []
     for counter, generation in locks:
-        words.append(top | counter >> 24)
-        words.append((counter & 0xFFFFFF) << 40 | boot_bits | generation)
-    return struct.pack(f">{len(words)}Q", *words)
+        packed.append(top | counter >> 24)
+        packed.append((counter & 0xFFFFFF) << 40 | boot_bits | generation)
+    return struct.pack(f">{len(packed)}Q", *packed)
 
 
 def words(tokens: bytes) -> Iterator[tuple[int, int]]:

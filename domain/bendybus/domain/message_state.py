@@ -1,4 +1,4 @@
-"""The states of a message in its queue; numbers are those of the contract."""
+"""The states of a message in its queue, and the modes of receiving; numbers are the contract's."""
 
 from collections.abc import Iterable
 from enum import IntEnum
@@ -27,3 +27,10 @@ def read(field: str, numbers: Iterable[int]) -> frozenset[MessageState]:
         raise InvalidArgument(
             field, f"each must be one of 1 to {max(MessageState)}: active, deferred, scheduled."
         ) from None
+
+
+class ReceiveMode(IntEnum):
+    """Lock messages until they are settled, or delete them as they are handed over."""
+
+    PEEK_LOCK = 1
+    RECEIVE_AND_DELETE = 2

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-# What rules may cost (see `domain.filters.cost`) between two moments to stop.
+# What rules may cost (see `domain.filters.sql_text`) between two moments to stop.
 STOP_STEPS: Final = 40
 
 

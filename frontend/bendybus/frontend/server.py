@@ -10,7 +10,7 @@ from prometheus_client import start_http_server
 from bendybus.domain import limits
 from bendybus.frontend.core import call_ledger, manage
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.listeners import client_streams, memory_guard
+from bendybus.frontend.listeners import client_streams
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.management_service import ManagementService
@@ -29,7 +29,7 @@ from bendybus.v1 import (
     transaction_pb2_grpc,
 )
 from bendybus.wire import memory, readiness, serving, tls
-from bendybus.wire.health import Health
+from bendybus.wire.serving import Health
 
 logger = logging.getLogger(__name__)
 SERVICES: Final = (
@@ -91,7 +91,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             group.create_task(authenticator.run(streams.recheck), name="access-policies"),
             group.create_task(memory.give_back(), name="memory"),
             group.create_task(
-                memory_guard.run(streams, front_end.accounted_bytes, _request_bytes(settings)),
+                client_streams.watch_memory(
+                    streams, front_end.accounted_bytes, _request_bytes(settings)
+                ),
                 name="memory-guard",
             ),
         ]

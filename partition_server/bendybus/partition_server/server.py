@@ -11,6 +11,7 @@ from bendybus.internal.v1 import entity_pb2_grpc, partition_pb2_grpc
 from bendybus.partition_server import metrics
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Dispatcher
+from bendybus.partition_server.service.catalogue_pull import REGISTRAR, CataloguePull
 from bendybus.partition_server.service.entity_service import EntityService
 from bendybus.partition_server.service.forward_link import ForwardLinks
 from bendybus.partition_server.service.hosts import Hosts
@@ -20,8 +21,8 @@ from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.store.errors import StoreFailed
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.wire import readiness, serving, tls
-from bendybus.wire.health import Health
 from bendybus.wire.refusals import Refusals
+from bendybus.wire.serving import Health
 
 logger = logging.getLogger(__name__)
 SERVICES: Final = (
@@ -37,10 +38,10 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     dispatcher = Dispatcher(asyncio.get_running_loop())
     threads = {index: _thread(settings, index, dispatcher) for index in settings.partitions}
     hosts = Hosts(threads)
-    links = ForwardLinks(
-        hosts, settings.peer, tls.channel_credentials(directory.material()) if directory else None
-    )
+    credentials = tls.channel_credentials(directory.material()) if directory else None
+    links = ForwardLinks(hosts, settings.peer, credentials)
     links.link_all()
+    catalogues = EntityService(hosts, settings.peer.get(REGISTRAR), credentials)
     failures = [failure for thread in threads.values() if (failure := thread.start())]
     if len(failures) == len(threads):
         # Nothing to serve. With some of them open, the others are unhealthy and tried again.
@@ -52,7 +53,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     interceptors = [Admission(settings.bus_identity, refusals)] if directory is not None else []
     server = grpc.aio.server(options=serving.OPTIONS, interceptors=interceptors)
     partition_pb2_grpc.add_PartitionServiceServicer_to_server(PartitionService(hosts), server)
-    entity_pb2_grpc.add_EntityServiceServicer_to_server(EntityService(hosts), server)
+    entity_pb2_grpc.add_EntityServiceServicer_to_server(catalogues, server)
     health = await serving.add_health_and_reflection(server, SERVICES)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=True)
@@ -63,16 +64,19 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         _watch_health(health, threads, stop), name="health"
     )
     if directory is not None:
-        links.run(_watch_tls(directory, links), "tls")
+        links.run(_watch_tls(directory, links, catalogues.pull), "tls")
+    pulling = asyncio.get_running_loop().create_task(catalogues.pull.run(), name="catalogue")
     readiness.print_ready(address=f"{host}:{port}", partitions=list(settings.partitions))
     try:
         await stop.wait()
         logger.info("partition server: stopping", extra={"action": "stop"})
     finally:
         watching.cancel()
+        pulling.cancel()
         await serving.set_serving(health, SERVICES, False)
         await _drain(hosts, server, settings.drain_s)
         await links.close()
+        await asyncio.wait((pulling,))
         for thread in threads.values():
             await asyncio.to_thread(thread.stop)
         metrics_server.close()
@@ -93,8 +97,12 @@ async def _drain(hosts: Hosts, server: grpc.aio.Server, drain_s: float) -> None:
     await server.stop(max(0.0, deadline - loop.time()))
 
 
-async def _watch_tls(directory: tls.Directory, links: ForwardLinks) -> None:
-    await tls.watch(directory, lambda material: links.renew(tls.channel_credentials(material)))
+async def _watch_tls(directory: tls.Directory, links: ForwardLinks, pull: CataloguePull) -> None:
+    def renew(material: tls.Material) -> None:
+        links.renew(tls.channel_credentials(material))
+        pull.renew(tls.channel_credentials(material))
+
+    await tls.watch(directory, renew)
 
 
 def _thread(settings: Settings, index: int, dispatcher: Dispatcher) -> PartitionThread:

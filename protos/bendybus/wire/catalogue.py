@@ -16,19 +16,27 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.internal.v1 import entity_pb2
-from bendybus.wire import entities, rules
+from bendybus.wire import entities
 
 
 def watch_response(
-    fingerprint: entity_pb2.Fingerprint, changed: Iterable[Entity], *, snapshot: bool
+    fingerprint: entity_pb2.Fingerprint,
+    changed: Iterable[Entity],
+    *,
+    snapshot: bool,
+    pulls: bool = False,
 ) -> entity_pb2.WatchEntitiesResponse:
-    """Return entries as a partition tells them to its watchers."""
+    """Return entries as a partition tells them to its watchers.
+
+    `pulls`: it takes what it lacks from the registrar by itself.
+    """
     response = entity_pb2.WatchEntitiesResponse(
         fingerprint=fingerprint,
         snapshot=snapshot,
         kinds=[entities.kind_to_proto(kind) for kind in EntityKind],
         knows_sessions=True,
         knows_delays=True,
+        pulls=pulls,
     )
     for entity in changed:
         into = response.entities if entity.kind is EntityKind.QUEUE else response.others
@@ -70,6 +78,7 @@ def _empty(
         kinds=response.kinds,
         knows_sessions=response.knows_sessions,
         knows_delays=response.knows_delays,
+        pulls=response.pulls,
     )
 
 
@@ -137,13 +146,17 @@ def commit_request(
         # The field has the name of the kind.
         getattr(request, kind.value).CopyFrom(entities.changes_to_proto(changes, kind))
     if rule_change is not None:
-        request.rule_change.CopyFrom(rules.change_to_proto(rule_change))
+        request.rule_change.CopyFrom(entities.rule_change_to_proto(rule_change))
     return request
 
 
 def rule_change(request: entity_pb2.CommitEntityRequest) -> RuleChange | None:
     """Return the change of a rule that a request asks for, if it asks for one."""
-    return rules.change_from_proto(request.rule_change) if request.HasField("rule_change") else None
+    return (
+        entities.rule_change_from_proto(request.rule_change)
+        if request.HasField("rule_change")
+        else None
+    )
 
 
 def commit_asked(

@@ -1,10 +1,13 @@
-"""Descriptions and catalogue entries ↔ protobuf. -1 ms on the wire is None here."""
+"""Entities ↔ protobuf: descriptions, catalogue entries, rules, and references to their queues.
 
-from collections.abc import Mapping
+-1 ms on the wire is None here.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bendybus.domain import durations, entity, limits, subscription_name
+from bendybus.domain import bounds, durations, entity, limits, subscription_name
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import (
@@ -12,15 +15,29 @@ from bendybus.domain.entity_settings import (
     BY_NAME,
     TYPES,
     Description,
+    EntityStatus,
+    Setting,
+    SettingType,
     SubscriptionDescription,
     values_of,
 )
-from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.setting import Setting, SettingType
-from bendybus.internal.v1 import entity_pb2
-from bendybus.v1 import management_pb2
-from bendybus.wire import rules
+from bendybus.domain.filters import rule as rules
+from bendybus.domain.filters.rule import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    Rule,
+    SqlFilter,
+    SqlRuleAction,
+    TrueFilter,
+)
+from bendybus.domain.filters.rule_set import RuleAction, RuleChange
+from bendybus.domain.filters.values import Value
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.v1 import management_pb2, message_pb2
+from bendybus.wire import message_properties
 
 _STATUS_TO_WIRE: Final = {
     EntityStatus.ACTIVE: management_pb2.ENTITY_STATUS_ACTIVE,
@@ -50,6 +67,18 @@ _DESCRIPTIONS: Final[Mapping[EntityKind, type[Any]]] = {
     EntityKind.SUBSCRIPTION: management_pb2.SubscriptionDescription,
 }
 _KIND_OF: Final = {type_: kind for kind, type_ in _DESCRIPTIONS.items()}
+_NUMBERS: dict[SubQueue, partition_pb2.SubQueue] = {
+    SubQueue.MAIN: partition_pb2.SUB_QUEUE_MAIN,
+    SubQueue.DEAD_LETTER: partition_pb2.SUB_QUEUE_DEAD_LETTER,
+    SubQueue.TRANSFER: partition_pb2.SUB_QUEUE_TRANSFER,
+    SubQueue.TRANSFER_DEAD_LETTER: partition_pb2.SUB_QUEUE_TRANSFER_DEAD_LETTER,
+}
+_ACTION_TO_WIRE: Final = {
+    RuleAction.CREATE: entity_pb2.RuleChange.CREATE,
+    RuleAction.UPDATE: entity_pb2.RuleChange.UPDATE,
+    RuleAction.DELETE: entity_pb2.RuleChange.DELETE,
+}
+_ACTION_FROM_WIRE: Final = {wire: action for action, wire in _ACTION_TO_WIRE.items()}
 
 
 def description_to_proto(description: Description) -> Any:
@@ -70,7 +99,7 @@ def _to_wire(setting: Setting, value: Any) -> Any:
         case SettingType.STATUS:
             return _STATUS_TO_WIRE[value]
         case SettingType.RULES:
-            return rules.set_to_proto(value)
+            return _rules_to_proto(value)
     return value
 
 
@@ -96,7 +125,7 @@ def _from_wire(setting: Setting, value: Any) -> Any:
                 raise InvalidArgument("status", f"must be one of {allowed} (got {value}).")
             return _STATUS_FROM_WIRE[value]
         case SettingType.RULES:
-            return rules.set_from_proto(value)
+            return rules_from_proto(value)
     return value
 
 
@@ -257,3 +286,128 @@ def fingerprint_from_proto(proto: entity_pb2.Fingerprint) -> Fingerprint:
         partition=proto.partition,
         incarnation=proto.incarnation,
     )
+
+
+def ref_to_proto(entity: Entity, sub_queue: SubQueue) -> partition_pb2.EntityRef:
+    """Return the reference; a partition of 0.3 reads the dead-letter sub-queue from its flag."""
+    return partition_pb2.EntityRef(
+        uid=entity.uid,
+        generation=entity.generation,
+        dead_letter=sub_queue is SubQueue.DEAD_LETTER,
+        sub_queue=_NUMBERS[sub_queue],
+    )
+
+
+def number_of(sub_queue: SubQueue) -> partition_pb2.SubQueue:
+    """Return the name of a sub-queue on the contract."""
+    return _NUMBERS[sub_queue]
+
+
+def sub_queue_of(proto: partition_pb2.EntityRef) -> SubQueue:
+    """Return the sub-queue that is meant; a front end of 0.3 sets the flag only.
+
+    Raises InvalidArgument for one that this version does not know.
+    """
+    if not proto.sub_queue:
+        return SubQueue.DEAD_LETTER if proto.dead_letter else SubQueue.MAIN
+    try:
+        return SubQueue(proto.sub_queue)
+    except ValueError:
+        raise InvalidArgument(
+            "sub_queue", f"unknown sub-queue: {proto.sub_queue}; a later version may know it."
+        ) from None
+
+
+def _rules_to_proto(given: Iterable[Rule]) -> management_pb2.RuleSet:
+    """Return the rules of a subscription."""
+    return management_pb2.RuleSet(rules=[rule_to_proto(each) for each in given])
+
+
+def rules_from_proto(proto: management_pb2.RuleSet) -> tuple[Rule, ...]:
+    """Return the rules of a subscription. Raises InvalidArgument for too many or a bad one."""
+    bounds.check_number("rules", len(proto.rules), limits.RULES_PER_SUBSCRIPTION)
+    return tuple(rule_from_proto(each) for each in proto.rules)
+
+
+def rule_to_proto(rule: Rule) -> management_pb2.Rule:
+    """Return a rule as it travels."""
+    made = management_pb2.Rule(name=rule.name, created_at_ms=rule.created_at_ms)
+    match rule.filter:
+        case TrueFilter():
+            made.boolean_filter = True
+        case FalseFilter():
+            made.boolean_filter = False
+        case SqlFilter(sql_expression=text, parameters=parameters):
+            made.sql_filter.sql_expression = text
+            _set_values(made.sql_filter.parameters, parameters)
+        case CorrelationFilter(properties=properties):
+            # Also of a filter without any text, which is refused by name.
+            made.correlation_filter.SetInParent()
+            for field in rules.SYSTEM_PROPERTIES:
+                text = getattr(rule.filter, field)
+                if text is not None:
+                    setattr(made.correlation_filter, field, text)
+            _set_values(made.correlation_filter.properties, properties)
+    if rule.action is not None:
+        made.action.sql_expression = rule.action.sql_expression
+        _set_values(made.action.parameters, rule.action.parameters)
+    return made
+
+
+def rule_from_proto(proto: management_pb2.Rule) -> Rule:
+    """Return the rule that `proto` carries, not checked. Raises InvalidArgument."""
+    action = None
+    if proto.HasField("action"):
+        action = SqlRuleAction(
+            proto.action.sql_expression, _values("action.parameters", proto.action.parameters)
+        )
+    bounds.check_number("created_at", proto.created_at_ms, bounds.TIME_MS_MAX)
+    return Rule(proto.name, _filter(proto), action, proto.created_at_ms)
+
+
+def rule_change_to_proto(change: RuleChange) -> entity_pb2.RuleChange:
+    """Return a change of a rule as it travels to the registrar."""
+    return entity_pb2.RuleChange(
+        kind=_ACTION_TO_WIRE[change.action], rule=rule_to_proto(change.rule)
+    )
+
+
+def rule_change_from_proto(proto: entity_pb2.RuleChange) -> RuleChange:
+    """Return the change of a rule. Raises InvalidArgument for an unknown kind."""
+    action = _ACTION_FROM_WIRE.get(proto.kind)
+    if action is None:
+        raise InvalidArgument("rule_change", f"unknown kind {proto.kind}; a later version has it.")
+    return RuleChange(action, rule_from_proto(proto.rule))
+
+
+def _filter(proto: management_pb2.Rule) -> Filter:
+    match proto.WhichOneof("filter"):
+        case "sql_filter":
+            sql = proto.sql_filter
+            return SqlFilter(sql.sql_expression, _values("filter.parameters", sql.parameters))
+        case "correlation_filter":
+            wanted = proto.correlation_filter
+            texts = {
+                name: getattr(wanted, name)
+                for name in rules.SYSTEM_PROPERTIES
+                if wanted.HasField(name)
+            }
+            return CorrelationFilter(
+                **texts, properties=_values("filter.properties", wanted.properties)
+            )
+        case "boolean_filter":
+            return TrueFilter() if proto.boolean_filter else FalseFilter()
+        case _:
+            raise InvalidArgument(
+                "filter", "is missing, or of a kind that this version does not know."
+            )
+
+
+def _values(field: str, given: Mapping[str, message_pb2.Value]) -> dict[str, Value]:
+    bounds.check_number(field, len(given), limits.RULE_VALUES_MAX)
+    return {name: message_properties.from_value(value) for name, value in given.items()}
+
+
+def _set_values(entries: object, given: Mapping[str, Value]) -> None:
+    for name, value in given.items():
+        entries[name].CopyFrom(message_properties.to_value(value))  # type: ignore[index]

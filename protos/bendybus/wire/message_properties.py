@@ -15,9 +15,9 @@ from google.protobuf.message import DecodeError
 from bendybus.domain import limits, message_format
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import values
-from bendybus.domain.filters.changes import Changes
 from bendybus.domain.filters.values import Composite, FilterError, Timestamp
 from bendybus.domain.filters.values import Value as FilterValue
+from bendybus.domain.filters.view import Changes
 from bendybus.v1 import message_pb2
 from bendybus.v1.message_pb2 import Value
 

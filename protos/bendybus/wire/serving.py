@@ -1,6 +1,10 @@
 """What every gRPC server of the bus does the same way: limits, health, reflection, logs, the end.
 
-Used by the partition server and the front end; clients never import this.
+Used by the partition server and the front end; clients never import this. `Health` is
+grpc.health.v1 with bounds: it needs no credentials, so its cost is limited. The servicer of
+grpcio-health-checking keeps a lock while it writes to a watcher: one that does not read would keep
+the state of the server from ever changing. Here a slow watcher delays only itself, and the number
+of watchers is limited.
 """
 
 import asyncio
@@ -15,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -25,7 +29,6 @@ from grpc_reflection.v1alpha import reflection
 
 from bendybus.domain import limits
 from bendybus.wire import readiness, tls
-from bendybus.wire.health import Health
 
 logger = logging.getLogger(__name__)
 # Kubernetes sets it in every container.
@@ -71,6 +74,21 @@ OPTIONS: Final[list[tuple[str, int]]] = [
     # For callers that connect and do not speak HTTP/2.
     ("grpc.server_handshake_timeout_ms", 20_000),
 ]
+_RECONNECT_MS_MAX: Final = 2_000
+_PEER_OPTIONS: Final[list[tuple[str, int]]] = [
+    *OPTIONS,
+    # A pool of its own: streams that must not block each other do not share a connection.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A pod comes back under another address.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS_MAX),
+]
+_WATCHERS_MAX: Final = 64
+Context = grpc.aio.ServicerContext[Any, Any]
+Status = Any
+_Response = health_pb2.HealthCheckResponse
 
 
 def options(request_bytes_max: int) -> list[tuple[str, int]]:
@@ -128,6 +146,49 @@ def configure_logging(level: str) -> None:
     handler.setFormatter(JsonFormatter())
     handler.addFilter(LibraryLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class Health(health_pb2_grpc.HealthServicer):
+    """The state of a server and its services."""
+
+    def __init__(self, watchers_max: int = _WATCHERS_MAX) -> None:
+        self._statuses: dict[str, Status] = {}
+        self._changed = asyncio.Event()
+        self._watchers_max = watchers_max
+        self.watchers = 0
+
+    async def set(self, service: str, status: Status) -> None:
+        """Set the state of a service, "" is the server, and notify watchers."""
+        self._statuses[service] = status
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def Check(self, request: Any, context: Context) -> Any:
+        """Return the state of a service; NOT_FOUND for an unknown name."""
+        status = self._statuses.get(request.service)
+        if status is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        return _Response(status=status)
+
+    async def Watch(self, request: Any, context: Context) -> AsyncGenerator[Any, None]:
+        """Return the state of a service, now and whenever it changes."""
+        if self.watchers >= self._watchers_max:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"at most {self._watchers_max} watches are served at a time; use Check.",
+            )
+        self.watchers += 1
+        try:
+            shown: Status = None
+            while True:
+                changed = self._changed
+                status = self._statuses.get(request.service, _Response.SERVICE_UNKNOWN)
+                if status != shown:
+                    yield _Response(status=status)
+                    shown = status
+                await changed.wait()
+        finally:
+            self.watchers -= 1
 
 
 async def add_health_and_reflection(
@@ -278,3 +339,10 @@ async def run_until_signal(main: Callable[[asyncio.Event], Awaitable[None]]) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await main(stop)
+
+
+def peer_channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
+    """Return a channel; in plain text without credentials."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=_PEER_OPTIONS)
+    return grpc.aio.secure_channel(address, credentials, options=_PEER_OPTIONS)

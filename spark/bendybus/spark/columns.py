@@ -1,4 +1,4 @@
-"""The columns of a message, as Spark sees them. Text only: no Spark, no Arrow."""
+"""The columns of a message, as Spark sees them. Text only: no Spark, no Arrow, no protobuf."""
 
 from dataclasses import dataclass
 from typing import Final

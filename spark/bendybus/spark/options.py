@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from bendybus.domain import entity as entity_rules
 from bendybus.domain import subscription_name
-from bendybus.spark import option_table, option_values
+from bendybus.spark import option_table
 from bendybus.spark.columns import ALL, BODY, DEFAULT
 from bendybus.spark.errors import OptionError
-from bendybus.spark.option_table import Use
-from bendybus.spark.option_values import EARLIEST, LATEST, Position
+from bendybus.spark.option_table import EARLIEST, LATEST, Position, Use
 
 TRAILING: Final = "trailing"
 STATES: Final = ("active", "deferred", "scheduled")
@@ -273,7 +272,7 @@ def _either(found: Mapping[str, Any], offsets: str, time: str, default: str) -> 
         return Position(time=moment)
     named: Position = found.get(offsets, Position(default))
     if offsets == "endingOffsets" and named.name == EARLIEST:
-        raise option_values.bad(offsets, EARLIEST, "latest, or numbers by partition as JSON")
+        raise option_table.bad(offsets, EARLIEST, "latest, or numbers by partition as JSON")
     return named
 
 
@@ -301,5 +300,5 @@ def _states(found: Mapping[str, Any]) -> tuple[str, ...]:
     chosen = tuple(dict.fromkeys(state.lower() for state in found.get("states", ("active",))))
     for state in chosen:
         if state not in STATES:
-            raise option_values.bad("states", state, "active, deferred or scheduled, with commas")
+            raise option_table.bad("states", state, "active, deferred or scheduled, with commas")
     return chosen

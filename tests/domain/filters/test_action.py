@@ -6,10 +6,9 @@ import pytest
 
 from bendybus.domain.errors import InvalidArgument, InvalidOperation
 from bendybus.domain.filters import rule
-from bendybus.domain.filters.changes import Changes, UserChange
 from bendybus.domain.filters.rule import Rule, SqlRuleAction
 from bendybus.domain.filters.values import FilterError, Timestamp, Value
-from bendybus.domain.filters.view import Properties
+from bendybus.domain.filters.view import Changes, Properties, UserChange
 
 ID = UUID("00000000-0000-4000-8000-000000000001")
 MESSAGE = Properties(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bendybus.domain.filters import parser, sql_filter
+from bendybus.domain.filters import parser, sql_text
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.filters.view import Properties
 from tests.domain.filters import reference
@@ -86,7 +86,9 @@ def test_a_filter_means_what_the_second_evaluation_says(
         expected = "fails"
 
     try:
-        found: bool | str = sql_filter.compiled(text, {}, "filter").matches(Properties(message))
+        found: bool | str = sql_text.compiled_filter(text, {}, "filter").matches(
+            Properties(message)
+        )
     except FilterError:
         found = "fails"
 
@@ -104,7 +106,9 @@ def test_precedence_is_that_of_the_whole_parentheses(tree: Tree, message: dict[s
     outcomes = list[bool | str]()
     for text in (short, whole):
         try:
-            outcomes.append(sql_filter.compiled(text, {}, "filter").matches(Properties(message)))
+            outcomes.append(
+                sql_text.compiled_filter(text, {}, "filter").matches(Properties(message))
+            )
         except FilterError as error:
             outcomes.append(str(error))
 

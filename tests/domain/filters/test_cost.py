@@ -8,7 +8,7 @@ import pytest
 from bendybus.domain import limits
 from bendybus.domain.errors import QuotaExceeded
 from bendybus.domain.filters import rule as rules
-from bendybus.domain.filters import rule_set, sql_action, sql_filter
+from bendybus.domain.filters import rule_set, sql_text
 from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
 from bendybus.domain.filters.rule_index import RuleIndex
 from bendybus.domain.filters.view import Properties
@@ -78,16 +78,16 @@ def test_a_dear_filter_is_followed_by_a_moment_to_stop() -> None:
     ],
 )
 def test_no_filter_costs_more_than_is_counted(text: str) -> None:
-    counted = sql_filter.compiled(text, {}, "filter").steps
+    counted = sql_text.compiled_filter(text, {}, "filter").steps
     given = {"a": LONG, "b": OTHER[: limits.LIKE_PATTERN_CHARS_MAX], "c": "a_" * 500, "n": 3}
-    made = sql_filter.compiled(text, {}, "filter")
+    made = sql_text.compiled_filter(text, {}, "filter")
 
     # Steps are 1 µs on the machine of the figures; the best of some, and room for a slower one.
     assert _best_s(lambda view: made.matches(view), given) < 3e-6 * counted + 1e-3
 
 
 def test_no_action_costs_more_than_is_counted() -> None:
-    made = sql_action.compiled("; ".join(["SET a = c + c"] * 32), {}, "action")
+    made = sql_text.compiled_action("; ".join(["SET a = c + c"] * 32), {}, "action")
 
     took = _best_s(lambda view: made.changes(view), {"a": LONG, "c": "é" * 8_000})
 

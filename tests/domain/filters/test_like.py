@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters import like, sql_filter
+from bendybus.domain.filters import operators, sql_text
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.filters.view import Properties
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.requirement("R65")
     ],
 )
 def test_matches(pattern: str, text: str, matched: bool) -> None:
-    assert like.compiled(pattern)(text) is matched
+    assert operators.like(pattern)(text) is matched
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_matches(pattern: str, text: str, matched: bool) -> None:
 def test_the_escape_character_makes_what_follows_literal(
     pattern: str, escape: str, text: str, matched: bool
 ) -> None:
-    assert like.compiled(pattern, escape)(text) is matched
+    assert operators.like(pattern, escape)(text) is matched
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
@@ -73,7 +73,7 @@ def test_it_is_what_a_regular_expression_says(pattern: str, text: str) -> None:
 
     expected = re.fullmatch(expression, text) is not None
 
-    assert like.compiled(pattern)(text) is expected
+    assert operators.like(pattern)(text) is expected
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
@@ -88,12 +88,12 @@ def test_in_a_long_text_too(pattern: str, first: str, last: str) -> None:
 
     expected = re.fullmatch("".join(parts), text, re.DOTALL) is not None
 
-    assert like.compiled(pattern)(text) is expected
+    assert operators.like(pattern)(text) is expected
 
 
 def test_a_filter_of_many_patterns_does_not_hold_what_else_there_is_to_do() -> None:
     texts = [f"a LIKE '%_{chr(98 + i % 20)}%'" for i in range(50)]
-    found = sql_filter.compiled(" OR ".join(texts), {}, "filter")
+    found = sql_text.compiled_filter(" OR ".join(texts), {}, "filter")
     view = Properties({"a": "a" * 32_000})
     began = time.process_time()
 
@@ -116,7 +116,7 @@ def test_a_filter_of_many_patterns_does_not_hold_what_else_there_is_to_do() -> N
 )
 def test_no_pattern_makes_it_slow(pattern: str) -> None:
     text = "a" * 32_768
-    matches = like.compiled(pattern)
+    matches = operators.like(pattern)
     began = time.process_time()
 
     assert matches(text) is (set(pattern) == {"%"})
@@ -145,7 +145,7 @@ _MANY = "".join(chr(each) for each in range(33, 125) if chr(each) not in "%_")
     ids=["a run", "pairs", "long runs", "segments", "80 characters", "20 characters", "no ASCII"],
 )
 def test_a_long_text_takes_a_few_milliseconds_at_most(pattern: str, text: str) -> None:
-    matches, times = like.compiled(pattern), list[float]()
+    matches, times = operators.like(pattern), list[float]()
 
     for _ in range(9):
         began = time.process_time()
@@ -169,7 +169,7 @@ def test_a_segment_of_many_characters_is_what_a_regular_expression_says(
     near = texts[:changed] + "#" + texts[changed + 1 :]
     parts = ("." if each == "_" else re.escape(each) for each in segment)
     expression = ".*" + "".join(parts) + ".*"
-    matches = like.compiled("%" + "".join(segment) + "%")
+    matches = operators.like("%" + "".join(segment) + "%")
 
     for text in (texts, near, near + texts, near * 3, "y" * before + near + "y" + texts):
         assert matches(text) is (re.fullmatch(expression, text) is not None)
@@ -188,10 +188,10 @@ def test_a_pattern_that_is_none_is_an_error(
     pattern: str, escape: str | None, sentence: str
 ) -> None:
     with pytest.raises(FilterError, match=sentence):
-        like.compiled(pattern, escape)
+        operators.like(pattern, escape)
 
 
 @pytest.mark.parametrize("text", ["a LIKE 'x!' ESCAPE '!'", "a LIKE 1", "a LIKE 'x' ESCAPE 2"])
 def test_a_constant_pattern_that_is_none_is_refused_with_the_rule(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"filter: (a pattern of LIKE|ESCAPE) must"):
-        sql_filter.compiled(text, {}, "filter")
+        sql_text.compiled_filter(text, {}, "filter")

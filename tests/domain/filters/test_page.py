@@ -7,9 +7,9 @@ import pytest
 
 from bendybus.domain import limits
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters import rule, system_properties
+from bendybus.domain.filters import rule, syntax
 from bendybus.domain.filters.rule import SqlFilter
-from bendybus.domain.filters.system_properties import Setting
+from bendybus.domain.filters.syntax import Setting
 from bendybus.domain.filters.values import FilterError
 from tests.test_tidy import ROOT
 
@@ -51,7 +51,7 @@ def test_the_table_of_system_properties_is_whole() -> None:
     words = {Setting.YES: "sets", Setting.IGNORED: "is ignored", Setting.NO: "is refused"}
     expected = [
         (each.name, each.kind.value.partition(" ")[2], words[each.setting])
-        for each in system_properties.ALL.values()
+        for each in syntax.ALL.values()
     ]
 
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (sets|is \w+) \|$", PAGE, re.MULTILINE)

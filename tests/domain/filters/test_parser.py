@@ -7,7 +7,7 @@ import pytest
 
 from bendybus.domain import limits
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters import parser, sql_filter
+from bendybus.domain.filters import parser, sql_text
 from bendybus.domain.filters.view import Properties
 
 pytestmark = pytest.mark.requirement("R64")
@@ -74,7 +74,7 @@ COMPARISON = "a comparison (=, <>, <, <=, >, >=), NOT, IS, IN"
 )
 def test_a_wrong_filter_is_refused_with_its_place(text: str, sentence: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        sql_filter.compiled(text, {}, "filter.sqlExpression")
+        sql_text.compiled_filter(text, {}, "filter.sqlExpression")
 
     assert str(refused.value) == f"filter.sqlExpression: {sentence}"
     assert refused.value.metadata["field"] == "filter.sqlExpression"
@@ -120,7 +120,7 @@ def test_a_long_text_is_parsed_and_evaluated_within_a_small_stack(text: str) -> 
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(depth + 250)
     try:
-        sql_filter.compiled(text, {}, "f").matches(Properties({"a": 1}))
+        sql_text.compiled_filter(text, {}, "f").matches(Properties({"a": 1}))
     finally:
         sys.setrecursionlimit(limit)
 
@@ -138,7 +138,7 @@ def test_a_long_text_is_parsed_and_evaluated_within_a_small_stack(text: str) -> 
 )
 def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"at most 64 deep|expected"):
-        sql_filter.compiled(text, {}, "f")
+        sql_text.compiled_filter(text, {}, "f")
 
 
 @pytest.mark.parametrize("text", ["(" * 1_024, "'" * 1_023, "[" * 1_024, "NOT" * 341, "-" * 1_024])
@@ -147,6 +147,6 @@ def test_a_text_made_to_hurt_is_refused_quickly(text: str) -> None:
     began = time.process_time()
 
     with pytest.raises(InvalidArgument):
-        sql_filter.compiled(text, {}, "f")
+        sql_text.compiled_filter(text, {}, "f")
 
     assert time.process_time() - began < 1.0

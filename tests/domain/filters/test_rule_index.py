@@ -19,7 +19,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.rule_index import Copy, Matches, RuleIndex
+from bendybus.domain.filters.rule_index import Copy, Matches, Outcome, RuleIndex
 from bendybus.domain.filters.values import FilterError, Value
 from bendybus.domain.filters.view import Properties
 
@@ -86,7 +86,7 @@ def test_a_subscription_without_rules_gets_nothing() -> None:
 
     index.remove("s", "$Default")
 
-    assert index.match(Properties()) == Matches(())
+    assert index.match(Properties()) == Matches(Outcome())
     assert index.rules("s") == []
 
 

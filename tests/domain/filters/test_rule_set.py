@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from bendybus.domain import errors, limits
-from bendybus.domain.filters import rule_json, rule_set
+from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import (
     CorrelationFilter,
     FalseFilter,
@@ -22,9 +22,9 @@ RED = Rule("red", SqlFilter("color = 'red'"))
 
 @given(RULES)
 def test_a_stored_rule_comes_back(rule: Rule) -> None:
-    stored = json.dumps(rule_json.to_json(rule))
+    stored = json.dumps(rule_set.rule_to_json(rule))
 
-    found = rule_json.from_json(json.loads(stored))
+    found = rule_set.rule_from_json(json.loads(stored))
 
     assert repr(found) == repr(rule)
 

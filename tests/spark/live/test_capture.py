@@ -15,9 +15,9 @@ import pytest
 
 from bendybus.spark import columns
 from bendybus.spark.commands.run import sentence_of
-from bendybus.spark.jobs import capture, capture_record
+from bendybus.spark.jobs import capture
 from bendybus.spark.jobs.capture import Batch, Capture
-from bendybus.spark.jobs.file_layout import Layout
+from bendybus.spark.jobs.file_store import Layout
 from tests.spark.live.queues import Queue
 
 NewQueue = Callable[..., Queue]
@@ -188,7 +188,7 @@ def test_the_record_is_kept_where_spark_has_the_checkpoint(new_queue: NewQueue) 
     jvm, home = queue.spark._jvm, queue.folder / "hadoop"
     path = jvm.org.apache.hadoop.fs.Path(str(home))
     system = path.getFileSystem(queue.spark._jsc.hadoopConfiguration())
-    folder = capture_record.HadoopFolder(queue.spark, system, path)
+    folder = capture.HadoopFolder(queue.spark, system, path)
 
     absent = folder.read("record")
     folder.write("record", b"one")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from bendybus.spark.errors import PipelineError
-from bendybus.spark.jobs.file_layout import Layout
-from bendybus.spark.jobs.file_store import LocalStore
+from bendybus.spark.jobs.file_store import Layout, LocalStore
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.requirement("R299")

@@ -10,9 +10,8 @@ import pytest
 
 from bendybus.client import ServiceBusMessage
 from bendybus.spark.errors import OptionError
-from bendybus.spark.jobs import reports, session_totals
-from bendybus.spark.jobs.reports import Report, Usage
-from bendybus.spark.jobs.session_totals import Sessions
+from bendybus.spark.jobs import reports
+from bendybus.spark.jobs.reports import Report, Sessions, Usage
 from tests.spark.live.queues import Queue, entity, sent
 
 pytestmark = pytest.mark.requirement("R312")
@@ -77,7 +76,7 @@ def test_a_session_is_totalled_once_it_is_silent(new_queue: NewQueue, tmp_path: 
     )
 
     now: dict[str, Any] = {"availableNow": True}
-    session_totals.start(queue.spark, wanted, now).awaitTermination()
+    reports.start_sessions(queue.spark, wanted, now).awaitTermination()
 
     rows = queue.spark.read.parquet(wanted.out).collect()
     assert sorted((row.session_id, row.messages, row.bytes) for row in rows) == [
@@ -108,7 +107,7 @@ def test_sessions_of_a_backlog_are_whole_however_partitions_are_filled(
         source, str(tmp_path / "checkpoint"), "2 seconds", "0 seconds", str(tmp_path / "out")
     )
 
-    session_totals.start(queue.spark, wanted, {"availableNow": True}).awaitTermination()
+    reports.start_sessions(queue.spark, wanted, {"availableNow": True}).awaitTermination()
 
     rows = queue.spark.read.parquet(wanted.out).collect()
     assert [(row.session_id, row.messages) for row in rows] == [("long", 24)]

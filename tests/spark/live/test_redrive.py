@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bendybus.client import ServiceBusMessage, ServiceBusSubQueue
-from bendybus.spark import connections, options
+from bendybus.spark import bus, options
 from bendybus.spark.errors import OptionError, PipelineError
-from bendybus.spark.jobs import redrive, redrive_journal
+from bendybus.spark.jobs import redrive
 from bendybus.spark.jobs.redrive import Redrive
 from bendybus.spark.jobs.redrive_task import Task, move
 from bendybus.spark.option_table import Use
@@ -126,7 +126,7 @@ def test_an_interrupted_run_is_continued_and_nothing_is_sent_twice(
 ) -> None:
     wanted = Redrive(orders.options, checkpoint=tmp_path)
     interrupted(orders, wanted, monkeypatch)
-    plan = json.loads((tmp_path / redrive_journal.FILE).read_text())
+    plan = json.loads((tmp_path / redrive.PLAN_FILE).read_text())
     # One partition's messages were sent, and none of them was removed.
     send_without_removing(orders, plan)
     sent = len(messages(orders))
@@ -139,7 +139,7 @@ def test_an_interrupted_run_is_continued_and_nothing_is_sent_twice(
     assert (done.moved.repeated, done.moved.sent, done.moved.removed) == (sent, 30 - sent, 30)
     assert [row.body for row in messages(orders)] == [str(number) for number in range(30)]
     assert dead(orders) == []
-    assert not (tmp_path / redrive_journal.FILE).exists()
+    assert not (tmp_path / redrive.PLAN_FILE).exists()
 
 
 def interrupted(orders: Queue, wanted: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def send_without_removing(orders: Queue, plan: Any) -> None:
         30,
     )
     with pytest.raises(Exception, match="lease of this drain"):
-        move(connections.client(found.connection), task)
+        move(bus.client(found.connection), task)
 
 
 def test_where_duplicates_are_detected_each_copy_has_an_id_of_its_own(
@@ -218,7 +218,7 @@ def test_dead_letters_that_a_receiver_has_locked_are_waited_for(orders: Queue) -
 def test_a_plan_of_another_queue_is_refused(
     orders: Queue, new_queue: Callable[..., Queue], tmp_path: Path
 ) -> None:
-    redrive_journal.write(tmp_path, redrive_journal.Plan("a", "b", {0: [1]}, {0: "x"}))
+    redrive.write_plan(tmp_path, redrive.Plan("a", "b", {0: [1]}, {0: "x"}))
 
     with pytest.raises(OptionError, match="interrupted run from a to b"):
         redrive.redrive(orders.spark, Redrive(orders.options, checkpoint=tmp_path))

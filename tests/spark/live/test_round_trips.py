@@ -9,7 +9,7 @@ import pytest
 from bendybus.client import ServiceBusMessage
 from bendybus.spark.jobs import capture, files
 from bendybus.spark.jobs.capture import Capture
-from bendybus.spark.jobs.file_layout import Layout
+from bendybus.spark.jobs.file_store import Layout
 from bendybus.spark.jobs.files import Export, Load, Replay
 from tests.spark.live.queues import Queue, entity, sent
 

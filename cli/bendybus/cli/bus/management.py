@@ -1,7 +1,13 @@
-"""The bus's management service, as commands use it: each call has a deadline."""
+"""The bus's management service, as commands use it: each call has a deadline. Raises BusError.
 
+Entities and rules are listed, made, changed and deleted. `try_create…`: what `--dry-run` finds out,
+whether the bus would refuse. `say_unavailable`: partitions that do not serve, and why, as the front
+end sees them and as their logs say.
+"""
+
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +20,14 @@ from bendybus.cli import errors as cli_errors
 from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundle import NamespaceSettings
-from bendybus.domain import entity_settings, errors, subscription_name
+from bendybus.domain import entity_settings, errors, lifecycle, subscription_name
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description
+from bendybus.domain.errors import EntityNotFound
+from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule import Rule
+from bendybus.domain.filters.rule_set import RuleAction, RuleChange
+from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.domain.limits import Tier
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
@@ -24,6 +35,10 @@ from bendybus.wire import entities, statuses
 
 _DEADLINE_S: Final = 30.0
 _PAGE: Final = 1_000
+_RULES_PAGE: Final = 1_000
+_CLIENT: Final = pb.ENTITY_ORIGIN_CLIENT
+DISK_LOW: Final = "DiskLow"
+_TAIL_BYTES: Final = 64 * 1024
 
 
 class Management:
@@ -230,3 +245,120 @@ def _chosen(wanted: Description) -> Any:
         if (value := getattr(wanted, each.name)) != getattr(default, each.name)
     }
     return entities.changes_to_proto(changes, wanted.kind)
+
+
+def list_rules(bus: Management, topic_name: str, subscription_name: str) -> list[pb.Rule]:
+    """Return the rules of a subscription, by name. Raises EntityNotFound."""
+    found: list[pb.Rule] = []
+    request = pb.ListRulesRequest(
+        topic_name=topic_name, subscription_name=subscription_name, page_size=_RULES_PAGE
+    )
+    while True:
+        page = bus.call(request)
+        found.extend(page.rules)
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            return found
+
+
+def find_rule(bus: Management, topic_name: str, subscription_name: str, name: str) -> pb.Rule:
+    """Return one rule. Raises EntityNotFound."""
+    request = pb.GetRuleRequest(
+        topic_name=topic_name, subscription_name=subscription_name, name=name
+    )
+    found: pb.Rule = bus.call(request).rule
+    return found
+
+
+def create_rule(bus: Management, topic_name: str, subscription_name: str, wanted: Rule) -> Any:
+    """Make a rule."""
+    request = pb.CreateRuleRequest(
+        topic_name=topic_name,
+        subscription_name=subscription_name,
+        rule=entities.rule_to_proto(wanted),
+        origin=_CLIENT,
+    )
+    return bus.call(request)
+
+
+def delete_rule(bus: Management, topic_name: str, subscription_name: str, name: str) -> Any:
+    """Delete a rule."""
+    request = pb.DeleteRuleRequest(
+        topic_name=topic_name, subscription_name=subscription_name, name=name, origin=_CLIENT
+    )
+    return bus.call(request)
+
+
+def try_create(bus: Management, kind: EntityKind, name: str) -> None:
+    """Check that no entity has the name, and that the topic of a subscription exists."""
+    parts = subscription_name.split(name) if kind is EntityKind.SUBSCRIPTION else None
+    if parts:
+        bus.entity(EntityKind.TOPIC, parts[0])
+    try:
+        _refuse(bus.entity(kind if parts else EntityKind.QUEUE, name), name)
+    except EntityNotFound as error:
+        if not parts and error.metadata.get("kind") == EntityKind.TOPIC:
+            _refuse(bus.entity(EntityKind.TOPIC, name), name)
+
+
+def try_create_rule(bus: Management, topic: str, subscription: str, wanted: Rule) -> None:
+    """Check that the subscription exists, and has no rule of the name."""
+    path = subscription_name.compose(topic, subscription)
+    found = bus.entity(EntityKind.SUBSCRIPTION, path, runtime=False)
+    known = entities.description_from_proto(found.description).rules
+    rule_set.changed(known, RuleChange(RuleAction.CREATE, wanted), entities.name_of(found))
+
+
+def _refuse(found: Any, name: str) -> None:
+    """Raise what creates of a name that is taken are refused with."""
+    state = EntityState.ORPHANED if found.orphaned else EntityState.LIVE
+    kind = entities.kind_of(found)
+    lifecycle.after(state, EntityAction.CREATE, name, facts={}, kind=kind)
+
+
+def say_unavailable(
+    partitions: Iterable[pb.NamespacePartition], logs: Mapping[int, Path]
+) -> list[str]:
+    """Return a sentence for each partition that does not serve, or takes no messages.
+
+    `logs`: their logs, if on this machine.
+    """
+    shown = list(partitions)
+    full = [each for each in shown if each.available and DISK_LOW in each.conditions]
+    return [
+        f"Partition {each.partition} takes no messages: its volume has less room than it keeps "
+        "free. Receive or purge messages, or give it more room."
+        for each in full
+    ] + [
+        f"Partition {each.partition} does not serve: {_why(each, logs.get(each.partition))}"
+        for each in shown
+        if not each.available
+    ]
+
+
+def _why(partition: pb.NamespacePartition, log: Path | None) -> str:
+    said = _last_error(log, partition.partition) if log is not None else ""
+    return said or f"{'; '.join(partition.conditions) or 'it does not answer'}."
+
+
+def _last_error(log: Path, partition: int) -> str:
+    """Return the last error of a partition in a log, "" if there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    for line in reversed(lines):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(entry, dict) or entry.get("partition") != partition:
+            continue
+        if entry.get("level") == "error":
+            return str(entry.get("message", "")).removeprefix(f"partition {partition}: ")
+        # Whatever was wrong before, it was opened since.
+        if entry.get("action") == "open":
+            return ""
+    return ""

@@ -1,12 +1,7 @@
-"""Messages on their way out of a bus, through the public client: received, peeked at, purged.
-
-What is received is printed first and completed then, batch by batch: whatever ends the command in
-between (Ctrl-C, a pipe without a reader, a lost connection), no message is gone unseen. What was
-received and not completed goes back, and is not counted as a delivery.
-"""
+"""Messages and sessions of a bus, through the public client: received, peeked at, purged."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,6 +31,7 @@ from bendybus.client.exceptions import (
     OutcomeUnknownError,
     ServiceBusConnectionError,
 )
+from bendybus.client.management import ServiceBusAdministrationClient, SessionRuntimeProperties
 from bendybus.client.messages import raw_amqp_message
 from bendybus.domain import durations, limits
 from bendybus.domain.errors import InvalidArgument
@@ -52,6 +48,8 @@ _NUMBERS: Final = ("delivery_count",)
 _FACTS: Final = ("dead_letter_reason", "dead_letter_error_description", "dead_letter_source")
 # A batch of messages as plain dicts, to be printed before anything else happens to them.
 Show = Callable[[Sequence[dict[str, Any]]], None]
+# How long a session is waited for that a command names.
+_WAIT_S = 5.0
 
 
 @contextmanager
@@ -311,3 +309,43 @@ def patience_s(message: ServiceBusReceivedMessage) -> float:
     if until is None:
         raise CliError("The bus returned a message without a lock.")
     return max(0.0, (until.timestamp() - time.time()) * _SPARE_SHARE)
+
+
+def list_sessions(choice: Choice, queue: str) -> Generator[SessionRuntimeProperties]:
+    """Yield the sessions with messages, a state or a receiver, by partition and name."""
+    with _administration(choice) as bus:
+        yield from bus.list_queue_sessions_runtime_properties(queue)
+
+
+def session_state(bus: ServiceBusClient, queue: str, session_id: str) -> bytes | None:
+    """Return what is kept for a session, which must be free; None: nothing."""
+    with _locked(bus, queue, session_id) as receiver:
+        assert receiver.session is not None
+        return receiver.session.get_state()
+
+
+def set_session_state(
+    bus: ServiceBusClient, queue: str, session_id: str, wanted: bytes | None
+) -> None:
+    """Keep something for a session, which must be free; None: nothing any more."""
+    with _locked(bus, queue, session_id) as receiver:
+        assert receiver.session is not None
+        receiver.session.set_state(wanted)
+
+
+def _locked(bus: ServiceBusClient, queue: str, session_id: str) -> ServiceBusReceiver:
+    return bus.get_queue_receiver(queue, session_id=session_id, max_wait_time=_WAIT_S)
+
+
+@contextmanager
+def _administration(choice: Choice) -> Iterator[ServiceBusAdministrationClient]:
+    with (
+        bus_choice.target(choice) as target,
+        translated(target),
+        ServiceBusAdministrationClient.from_connection_string(
+            target.connection_string,
+            connection_verify=target.ca_file and str(target.ca_file),
+            tracing=False,
+        ) as bus,
+    ):
+        yield bus

@@ -1,16 +1,14 @@
 """`--set FIELD=VALUE`: the settings of an entity, with their names in manifests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from bendybus.cli.bus import name_values
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain import descriptions, entity, entity_settings
 from bendybus.domain.descriptions import AnyDescription
-from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
 from bendybus.domain.errors import BusError, InvalidArgument
-from bendybus.domain.setting import Setting, SettingType
 
 # How a value is read, and what it must be.
 _READERS: Final[Mapping[SettingType, tuple[Callable[[str], Any], str]]] = {
@@ -31,7 +29,7 @@ def description(
         if each.type is not SettingType.RULES
     }
     changes: dict[str, Any] = {}
-    for name, value in name_values.parse("--set", "FIELD=VALUE", fields).items():
+    for name, value in by_name("--set", "FIELD=VALUE", fields).items():
         if name not in settings:
             allowed = ", ".join(settings)
             raise UsageError(f"--set {name}: a {default.kind} has no such field, only {allowed}.")
@@ -64,3 +62,21 @@ def _value(setting: Setting, text: str) -> Any:
         raise UsageError(f"--set {error.message}") from error
     except (KeyError, ValueError):
         raise UsageError(f"--set {setting.manifest_name}: must be {what} (got {text!r}).") from None
+
+
+def by_name(option: str, form: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return the values by name. Raises UsageError for another form, or for two values of a name.
+
+    `form` is what the option must be, for the error: FIELD=VALUE.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option}: must be {form} (got {text!r}).")
+        if found.setdefault(name, value) != value:
+            raise UsageError(
+                f"{option} {name}: contradicts itself (got {found[name]!r} and {value!r}). "
+                "Leave one out."
+            )
+    return found

@@ -1,15 +1,18 @@
 """The index of all commands: what `bendybus --help` lists, and the options before any command."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.bus_choice import Choice
-from bendybus.cli.cluster.connection import ClusterChoice
+from bendybus.cli.bus.cluster import ClusterChoice
 from bendybus.cli.commands import (
     apply_command,
     context_commands,
@@ -17,14 +20,12 @@ from bendybus.cli.commands import (
     get_command,
     log_command,
     message_commands,
-    pipeline_command,
     process_commands,
+    program_commands,
     send_command,
     session_commands,
-    store_commands,
     top_command,
 )
-from bendybus.cli.commands.command_group import CommandGroup
 from bendybus.cli.errors import UsageError
 
 _EPILOG = (
@@ -34,6 +35,21 @@ _EPILOG = (
 _LOCAL = "On this machine"
 _ENTITIES = "Queues, topics, subscriptions, rules"
 _MESSAGES = "Messages"
+
+
+class CommandGroup(typer.core.TyperGroup):
+    """Parses and runs; a value that is refused is said in our sentence, wherever it stands."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse the options before the command."""
+        with _in_our_words():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse what follows, and run the command."""
+        with _in_our_words():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="bendybus",
@@ -104,26 +120,82 @@ def choose(
 
 
 app.command("up", rich_help_panel=_LOCAL)(process_commands.up)
+
+
 app.command("ps", rich_help_panel=_LOCAL)(process_commands.ps)
+
+
 app.command("logs", rich_help_panel=_LOCAL)(log_command.logs)
+
+
 app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=_LOCAL)
-app.add_typer(store_commands.store_app, name="store", rich_help_panel=_LOCAL)
+
+
+app.add_typer(program_commands.store_app, name="store", rich_help_panel=_LOCAL)
+
+
 app.add_typer(context_commands.context_app, name="context", rich_help_panel=_ENTITIES)
+
+
 app.command("apply", rich_help_panel=_ENTITIES)(apply_command.apply)
+
+
 app.command("get", rich_help_panel=_ENTITIES)(get_command.get)
+
+
 app.command("top", rich_help_panel=_ENTITIES)(top_command.top)
+
+
 app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_ENTITIES)
+
+
 app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_ENTITIES)
+
+
 app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_ENTITIES)
+
+
 app.command("send", rich_help_panel=_MESSAGES)(send_command.send)
+
+
 app.command("receive", rich_help_panel=_MESSAGES)(message_commands.receive)
+
+
 app.command("peek", rich_help_panel=_MESSAGES)(message_commands.peek)
+
+
 app.command("purge", rich_help_panel=_MESSAGES)(message_commands.purge)
+
+
 app.add_typer(message_commands.deadletter_app, name="deadletter", rich_help_panel=_MESSAGES)
+
+
 app.add_typer(session_commands.session_app, name="session", rich_help_panel=_MESSAGES)
+
+
 app.command(
     "pipeline",
     rich_help_panel=_MESSAGES,
     add_help_option=False,
     context_settings={"ignore_unknown_options": True},
-)(pipeline_command.pipeline)
+)(program_commands.pipeline)
+
+
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    try:
+        yield
+    except typer.BadParameter as error:
+        found = getattr(error.__cause__, "errors", None)
+        if found is not None:
+            error.message = _sentence(found()[0])
+        raise
+
+
+def _sentence(detail: Any) -> str:
+    # Late: the library that it names takes longer than most commands.
+    from bendybus.crds import field_errors
+
+    reason = detail.get("ctx", {}).get("error")
+    # What a check of the parser says is a sentence already, such as which values there are.
+    return f"{reason}" if reason is not None else field_errors.sentence(detail)

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import typer
 
-from bendybus.cli.bus import bus_choice, contexts, rules
+from bendybus.cli.bus import bus_choice, management
 from bendybus.cli.bus.bus_choice import Choice
+from bendybus.cli.bus.cluster import ClusterChoice
 from bendybus.cli.bus.management import Management
-from bendybus.cli.cluster.connection import ClusterChoice
 from bendybus.cli.errors import CliError
 from bendybus.domain import subscription_name
 from bendybus.domain.entity_kind import EntityKind
@@ -62,7 +62,7 @@ def rule_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the rules of the subscription that is typed already."""
     topic, name = ctx.params.get("topic") or "", ctx.params.get("subscription") or ""
     return _found(
-        ctx, incomplete, lambda bus: [each.name for each in rules.listed(bus, topic, name)]
+        ctx, incomplete, lambda bus: [each.name for each in management.list_rules(bus, topic, name)]
     )
 
 
@@ -81,7 +81,7 @@ def names_of_a_kind(ctx: typer.Context, incomplete: str) -> list[str]:
 def context_names(incomplete: str) -> list[str]:
     """Return the named buses of this user."""
     try:
-        names = sorted(contexts.read(os.environ).named)
+        names = sorted(bus_choice.read_contexts(os.environ).named)
     except CliError:
         return []
     return [name for name in names if name.startswith(incomplete)]

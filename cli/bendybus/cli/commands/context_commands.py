@@ -6,9 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from bendybus.cli import endpoint
-from bendybus.cli.bus import bus_choice, contexts
-from bendybus.cli.bus.bus_choice import Choice
-from bendybus.cli.bus.contexts import Context, Contexts
+from bendybus.cli.bus import bus_choice
+from bendybus.cli.bus.bus_choice import Choice, Context, Contexts
 from bendybus.cli.commands import completion
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
@@ -25,7 +24,7 @@ NewContext = Annotated[str, typer.Argument(help="Name of the context.")]
 @context_app.command("list")
 def context_list(output: OutputOption = Output.TABLE) -> None:
     """List the contexts; keys are not shown."""
-    found = contexts.read(os.environ)
+    found = bus_choice.read_contexts(os.environ)
     rows = [(name, name == found.current, _where(each)) for name, each in found.named.items()]
     if output.structured:
         for name, in_use, where in rows:
@@ -46,7 +45,7 @@ def context_use(
     """Use a context for all commands that name no bus themselves."""
     if bool(name) == none:
         raise UsageError("context use: must have a NAME or --none.")
-    contexts.change(os.environ, lambda found: found.use(name))
+    bus_choice.change_contexts(os.environ, lambda found: found.use(name))
     facts = {"name": name or None, "in_use": bool(name)}
     printing.result(facts, f"context {name!r}: in use" if name else "no context is in use", output)
     if os.environ.get(bus_choice.VARIABLE):
@@ -66,7 +65,7 @@ def context_add(
     def added(found: Contexts) -> Contexts:
         return found.add(name, made).use(name if use else found.current)
 
-    contexts.change(os.environ, added)
+    bus_choice.change_contexts(os.environ, added)
     facts = {"name": name, "in_use": use, "bus": _where(made)}
     in_use = ", and is in use" if use else f"; bendybus context use {name} uses it"
     printing.result(facts, f"context {name!r}: added{in_use}", output)
@@ -75,7 +74,7 @@ def context_add(
 @context_app.command("remove")
 def context_remove(name: ContextName, output: OutputOption = Output.TABLE) -> None:
     """Remove a context; the bus itself stays as it is."""
-    contexts.change(os.environ, lambda found: found.remove(name))
+    bus_choice.change_contexts(os.environ, lambda found: found.remove(name))
     facts: dict[str, Any] = {"name": name, "removed": True}
     printing.result(facts, f"context {name!r}: removed", output)
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import bus_choice, dry_runs, setting_texts, unavailable_partitions
+from bendybus.cli.bus import bus_choice, management, setting_texts
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import completion
 from bendybus.cli.errors import CliError, UsageError
-from bendybus.cli.output import entity_views, printing, rule_views
+from bendybus.cli.output import entity_views, printing
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.domain import subscription_name
 from bendybus.domain.entity_kind import EntityKind
@@ -185,7 +185,7 @@ def _create(
     """Create an entity; return the answer, None of a dry run."""
     wanted = setting_texts.description(default, given, bus.namespace_settings())
     if dry_run:
-        dry_runs.create(bus, wanted.kind, name)
+        management.try_create(bus, wanted.kind, name)
         return None
     return bus.create(name, wanted, **options)
 
@@ -235,7 +235,7 @@ def describe_subscription(
     entity_views.describe(found, (("topic", found.topic_name), ("rules", len(rules))), output)
     if not output.structured:
         printing.line("")
-        rule_views.table(rules)
+        entity_views.rule_table(rules)
 
 
 def _away(bus: Management, queue: pb.Queue) -> list[str]:
@@ -244,7 +244,7 @@ def _away(bus: Management, queue: pb.Queue) -> list[str]:
     if not lacking:
         return []
     with suppress(Unauthorized):
-        return unavailable_partitions.told(
+        return management.say_unavailable(
             (p for p in bus.namespace().partitions if p.partition in lacking), {}
         )
     return []

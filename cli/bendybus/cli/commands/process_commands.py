@@ -11,11 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from bendybus.cli import endpoint
-from bendybus.cli.bus import apply_manifests, bus_choice, manifests, unavailable_partitions
-from bendybus.cli.bus.apply_manifests import Change, Outcome
+from bendybus.cli.bus import bus_choice, management, manifests
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
-from bendybus.cli.bus.manifest_entities import ManifestEntities
+from bendybus.cli.bus.manifests import Change, ManifestEntities, Outcome
 from bendybus.cli.errors import SERVER_MODULES, UsageError, need_extra
 from bendybus.cli.local import control, data_directory, supervisor
 from bendybus.cli.local.programs import Programs
@@ -129,7 +128,7 @@ async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, output: Output
     async def when_ready(ready: supervisor.Supervisor) -> None:
         facts = ready.facts()
         outcomes, partitions = await asyncio.to_thread(_apply, facts["connection_string"], bundle)
-        for sentence in unavailable_partitions.told(partitions, ready.logs()):
+        for sentence in management.say_unavailable(partitions, ready.logs()):
             printing.note(sentence)
         _say_ready(facts, bundle, outcomes, output)
 
@@ -142,7 +141,7 @@ def _apply(
     """Return what became of the manifests, and how the partitions are then."""
     with Management(connection_string) as bus:
         entities = ManifestEntities(bus)
-        outcomes = apply_manifests.apply(entities, bundle, apply_manifests.Patience(30))
+        outcomes = manifests.apply(entities, bundle, manifests.Patience(30))
         return outcomes, list(bus.namespace().partitions)
 
 

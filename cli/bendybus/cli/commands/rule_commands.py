@@ -5,12 +5,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import dry_runs, rules
+from bendybus.cli.bus import management
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import completion, entity_commands
 from bendybus.cli.commands.entity_commands import DryRun, Name, TopicName, Yes
 from bendybus.cli.errors import UsageError
-from bendybus.cli.output import printing, rule_views
+from bendybus.cli.output import entity_views, printing
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters import rule as rule_domain
@@ -70,9 +70,9 @@ def create_rule(
     with entity_commands.connected(context) as bus:
         answer = None
         if dry_run:
-            dry_runs.create_rule(bus, topic, subscription, wanted)
+            management.try_create_rule(bus, topic, subscription, wanted)
         else:
-            answer = rules.create(bus, topic, subscription, wanted)
+            answer = management.create_rule(bus, topic, subscription, wanted)
     entity_commands.say_created("Rule", rule, answer, output)
 
 
@@ -86,8 +86,8 @@ def describe_rule(
 ) -> None:
     """Show a rule: its filter and its action."""
     with entity_commands.connected(context) as bus:
-        found = rules.find(bus, topic, subscription, rule)
-    rule_views.show([found], output)
+        found = management.find_rule(bus, topic, subscription, rule)
+    entity_views.show_rules([found], output)
 
 
 @entity_commands.delete_app.command("rule")
@@ -102,13 +102,13 @@ def delete_rule(
     """Delete a rule; messages that its subscription has stay."""
     entity_commands.refuse_on_a_cluster(context, "delete rule")
     with entity_commands.connected(context) as bus:
-        found = rules.find(bus, topic, subscription, rule)
+        found = management.find_rule(bus, topic, subscription, rule)
         what = f"rule {found.name!r}"
         if dry_run:
             printing.line(f"{what}: would be deleted")
             return
         entity_commands.confirm(f"Delete {what}?", yes)
-        answer: Any = rules.delete(bus, topic, subscription, found.name)
+        answer: Any = management.delete_rule(bus, topic, subscription, found.name)
     lagging = entity_commands.lagging(entity_commands.missing(answer))
     printing.line(f"{what}: deleted{lagging}")
 
@@ -117,7 +117,7 @@ def show(bus: Management, *, topic: str, subscription: str, output: Output) -> N
     """Print the rules of a subscription for `get`."""
     if not subscription:
         raise UsageError("get rules needs a topic and a subscription: get rules TOPIC NAME.")
-    rule_views.show(rules.listed(bus, topic, subscription), output)
+    entity_views.show_rules(management.list_rules(bus, topic, subscription), output)
 
 
 def wanted_filter(sql: str | None, equal: Sequence[str], *, nothing: bool) -> Filter:

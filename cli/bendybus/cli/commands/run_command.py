@@ -1,22 +1,33 @@
-"""Runs a command and turns errors into a sentence and an exit code."""
+"""Runs a command and turns errors into a sentence and an exit code.
+
+Options of `bendybus` itself may stand anywhere: `bendybus get queues --kube` means
+`bendybus --kube get queues`. An option that the command has itself stays its own, what follows `--`
+is not looked at, and a value is never taken for an option. And `--json`, as 0.6 had it, means
+`--output=json`.
+"""
 
 import errno
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TextIO
 
 import typer.main
 
 from bendybus.cli import errors
-from bendybus.cli.commands import option_order
 from bendybus.cli.commands.app import app
 from bendybus.cli.errors import CliError
 from bendybus.cli.output import printing
 from bendybus.domain.errors import BusError
 
 _NOT_WRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+_END: Final = "--"
+_OLD_JSON: Final = "--json"
+_JSON: Final = "--output=json"
+# Commands and options of typer's parser; it has no public types of its own.
+Command = Any
+Option = Any
 
 
 def run(arguments: Sequence[str] | None) -> int:
@@ -28,7 +39,7 @@ def run(arguments: Sequence[str] | None) -> int:
         # What a retry was about is in the error, if there is one: one sentence, not two.
         log.addHandler(logging.NullHandler())
     command = typer.main.get_command(app)
-    return guarded(lambda: command(args=option_order.ordered(given, command), prog_name="bendybus"))
+    return guarded(lambda: command(args=ordered_options(given, command), prog_name="bendybus"))
 
 
 def guarded(command: Callable[[], object]) -> int:
@@ -90,3 +101,49 @@ def _write_nowhere(*streams: TextIO | None) -> None:
 def _say(sentence: str, code: int) -> int:
     printing.note(f"bendybus: {sentence}")
     return code
+
+
+def ordered_options(arguments: Sequence[str], root: Command) -> list[str]:
+    """Return the arguments with the options of `root` before the command."""
+    first: list[str] = []
+    rest: list[str] = []
+    command = root
+    left = iter(arguments)
+    for word in left:
+        if word == _END:
+            return [*first, *rest, word, *left]
+        if not word.startswith("-") or word == "-":
+            rest.append(word)
+            command = getattr(command, "commands", {}).get(word, command)
+            continue
+        found = _option(word, command)
+        if word == _OLD_JSON and found is None and _option(_JSON, command) is not None:
+            rest.append(_JSON)
+            continue
+        if found is None and command is not root:
+            found = _option(word, root)
+            if found is not None:
+                first += [word, *_value(word, found, left)]
+                continue
+        rest += [word, *_value(word, found, left)]
+    return [*first, *rest]
+
+
+def _option(word: str, command: Command) -> Option | None:
+    """Return the option of a command that a word is."""
+    name = word.partition("=")[0] if word.startswith("--") else word[:2]
+    for parameter in command.params:
+        if parameter.param_type_name != "option":
+            continue
+        if name in parameter.opts or name in parameter.secondary_opts:
+            return parameter
+    return None
+
+
+def _value(word: str, option: Option | None, left: Iterator[str]) -> list[str]:
+    """Return the word that is the option's value, if it is a word of its own."""
+    if option is None or option.is_flag or option.count:
+        return []
+    attached = "=" in word if word.startswith("--") else len(word) > 2
+    found = None if attached else next(left, None)
+    return [] if found is None else [found]

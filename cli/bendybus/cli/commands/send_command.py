@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import name_values
+from bendybus.cli.bus import setting_texts
 from bendybus.cli.commands import completion
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
@@ -164,7 +164,7 @@ def _options(properties: Sequence[str], ttl: str, at: str) -> dict[str, Any]:
 
     made: dict[str, Any] = {}
     application: dict[str, Any] = {}
-    for name, value in name_values.parse("--property", "NAME=VALUE", properties).items():
+    for name, value in setting_texts.by_name("--property", "NAME=VALUE", properties).items():
         if name in _OPTION_OF:
             raise UsageError(
                 f"--property: {name} cannot be set as a property; use {_OPTION_OF[name]}."

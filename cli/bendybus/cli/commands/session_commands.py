@@ -1,9 +1,10 @@
 """`session …`: the sessions of a queue, and what receivers keep for them."""
 
 import base64
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,10 +12,23 @@ from bendybus.cli.commands.entity_commands import SourceName
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output, OutputOption
+from bendybus.cli.output.tables import Column
+
+# The client takes longer to load than most commands.
+if TYPE_CHECKING:
+    from bendybus.client.management import SessionRuntimeProperties
 
 session_app = typer.Typer(help="Sessions of a queue or subscription that requires them.")
-
 SessionName = Annotated[str, typer.Argument(help="Name of the session.")]
+_COLUMNS = (
+    Column("SESSION", text=True),
+    "ACTIVE",
+    "DEFERRED",
+    "SCHEDULED",
+    "LOCKED",
+    "STATE",
+    Column("LOCKED UNTIL", text=True),
+)
 
 
 @session_app.command("list")
@@ -25,12 +39,11 @@ def session_list(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the sessions that have messages, a state or a receiver, with their counts."""
-    from bendybus.cli.bus import sessions
-    from bendybus.cli.output import session_views
+    from bendybus.cli.bus import messages
 
-    with closing(sessions.listed(context.obj, queue)) as listed:
+    with closing(messages.list_sessions(context.obj, queue)) as listed:
         found = list(islice(listed, most + 1))
-    session_views.show(found[:most], output)
+    _show(found[:most], output)
     if len(found) > most:
         printing.note(f"There are more than {most} sessions; --max shows more of them.")
 
@@ -45,16 +58,18 @@ def session_state(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what receivers keep for a session, which must not be locked; or set or clear it."""
-    from bendybus.cli.bus import messages, sessions
+    from bendybus.cli.bus import messages
 
     if text is not None and clear:
         raise UsageError("--clear: cannot be used with --set.")
     with messages.client(context.obj) as bus:
         if text is not None or clear:
-            sessions.set_state(bus, queue, session_id, None if text is None else text.encode())
+            messages.set_session_state(
+                bus, queue, session_id, None if text is None else text.encode()
+            )
             state = None if text is None else text.encode()
         else:
-            state = sessions.state(bus, queue, session_id)
+            state = messages.session_state(bus, queue, session_id)
     if output.structured:
         printing.structured({"session_id": session_id, **_as_json(state)}, output)
     elif text is not None or clear:
@@ -73,3 +88,39 @@ def _as_json(state: bytes | None) -> dict[str, str | None]:
         return {"state": state.decode()}
     except UnicodeDecodeError:
         return {"state_base64": base64.b64encode(state).decode()}
+
+
+def _show(sessions: Sequence["SessionRuntimeProperties"], output: Output) -> None:
+    """Print sessions with their counts."""
+    if output.structured:
+        for each in sessions:
+            printing.structured(_session_as_json(each), output)
+        return
+    printing.table(_COLUMNS, [_row(each) for each in sessions])
+
+
+def _session_as_json(session: "SessionRuntimeProperties") -> dict[str, Any]:
+    """Return what a session holds."""
+    until = session.locked_until_utc
+    return {
+        "session_id": session.session_id,
+        "active_message_count": session.active_message_count,
+        "deferred_message_count": session.deferred_message_count,
+        "scheduled_message_count": session.scheduled_message_count,
+        "locked_message_count": session.locked_message_count,
+        "state_size_in_bytes": session.state_size_in_bytes,
+        "locked_until_utc": until and until.isoformat(timespec="milliseconds"),
+    }
+
+
+def _row(session: "SessionRuntimeProperties") -> list[object]:
+    state, until = session.state_size_in_bytes, session.locked_until_utc
+    return [
+        session.session_id,
+        session.active_message_count,
+        session.deferred_message_count,
+        session.scheduled_message_count,
+        session.locked_message_count,
+        None if state is None else printing.size(state),
+        until and until.astimezone().isoformat(" ", "seconds"),
+    ]

@@ -1,19 +1,19 @@
 """`top`: the entities of a bus with their traffic and counts, live."""
 
+import re
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import bus_choice, traffic
+from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
-from bendybus.cli.bus.traffic import Counters, Rates
 from bendybus.cli.commands.entity_commands import connected
 from bendybus.cli.errors import CliError
 from bendybus.cli.local import control
@@ -27,6 +27,21 @@ _METRICS_S: Final = 2.0
 _COLUMNS: Final = (
     Column("NAME", cut=16, text=True), "IN/S", "OUT/S", "ACTIVE", "DEAD", "SCHEDULED", "SIZE",
 )  # fmt: skip
+_SAMPLE: Final = re.compile(
+    r'^bendybus_(incoming|outgoing)_messages_total\{entity="((?:[^"\\]|\\.)*)"\} (\S+)$',
+    re.MULTILINE,
+)
+_ESCAPED: Final = re.compile(r"\\(.)")
+# By the lower-case name of an entity: how many came in, and went out, so far.
+Counters = Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages a second."""
+
+    incoming: float = 0.0
+    outgoing: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +85,7 @@ def top(
             # Rates need two readings.
             time.sleep(interval)
             after, now = _readings(urls), time.monotonic()
-            rates = traffic.rates(before, after, now - at) if urls else None
+            rates = rates_between(before, after, now - at) if urls else None
             rows = sorted(_rows(bus, rates), key=lambda row: row.order)
             if live:
                 printing.clear()
@@ -154,7 +169,7 @@ def _metrics_urls(choice: Choice) -> list[str]:
 
 def _readings(urls: Sequence[str]) -> dict[str, Counters]:
     """Return what each front end that answers counts."""
-    return {url: traffic.counters(text) for url in urls if (text := _text(url))}
+    return {url: counters(text) for url in urls if (text := _text(url))}
 
 
 def _text(url: str) -> str:
@@ -167,3 +182,38 @@ def _text(url: str) -> str:
         # It starts again at the moment: it has no rates until it was read twice.
         return ""
     return text.decode("utf-8", "replace")
+
+
+def counters(text: str) -> Counters:
+    """Return what a front end counts, from its metrics."""
+    found: dict[str, tuple[float, float]] = {}
+    for way, label, value in _SAMPLE.findall(text):
+        name = _ESCAPED.sub(lambda each: {"n": "\n"}.get(each[1], each[1]), label).lower()
+        incoming, outgoing = found.get(name, (0.0, 0.0))
+        if way == "incoming":
+            incoming += float(value)
+        else:
+            outgoing += float(value)
+        found[name] = (incoming, outgoing)
+    return found
+
+
+def rates_between(
+    before: Mapping[str, Counters], after: Mapping[str, Counters], seconds: float
+) -> dict[str, Rates]:
+    """Return the rates between two readings of all front ends, those of each added up.
+
+    One that was restarted counts from 0; one that did not answer twice adds nothing.
+    """
+    found: dict[str, Rates] = {}
+    for front_end in before.keys() & after.keys():
+        for name, counts in after[front_end].items():
+            old = before[front_end].get(name, (0.0, 0.0))
+            incoming, outgoing = (_rate(*pair, seconds) for pair in zip(old, counts, strict=True))
+            others = found.get(name, Rates())
+            found[name] = Rates(others.incoming + incoming, others.outgoing + outgoing)
+    return found
+
+
+def _rate(old: float, new: float, seconds: float) -> float:
+    return max(0.0, new - old if new >= old else new) / seconds if seconds > 0 else 0.0

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from bendybus.cli.errors import CliError
-from bendybus.cli.local import process_usage
 from bendybus.domain.backoff import Backoff
 from bendybus.wire import readiness
 from bendybus.wire.readiness import Readiness
@@ -30,9 +29,10 @@ BACKOFF: Final = Backoff(0.2, 5.0, reset_after_s=30.0)
 _LOG_BYTES_MAX: Final = 16 * 2**20
 _STDOUT_LINE_MAX: Final = 2**16
 _LOG_TAIL_BYTES: Final = 4_096
-
 # How often ports are chosen again.
 _PORT_TRIES: Final = 5
+_UTIME = 11
+_STIME = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Child:
     def live_facts(self) -> dict[str, Any]:
         """Return `facts` and what only holds now."""
         uptime_s = time.monotonic() - self._started_at if self.pid else 0.0
-        usage = process_usage.read(self.pid)
+        usage = _read_usage(self.pid)
         return self.facts() | {
             "state": self.state.value,
             "restarts": self.restarts,
@@ -308,3 +308,26 @@ def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process uses."""
+
+    rss_bytes: int = 0
+    cpu_s: float = 0.0
+
+
+def _read_usage(pid: int) -> Usage:
+    """Return the usage of a process; nothing when it is gone."""
+    if not pid:
+        return Usage()
+    try:
+        folder = Path("/proc") / str(pid)
+        pages = int((folder / "statm").read_text(encoding="ascii").split()[1])
+        # The name in parentheses may hold spaces; the fields after it do not.
+        fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except (OSError, ValueError, IndexError):
+        return Usage()
+    ticks = int(fields[_UTIME]) + int(fields[_STIME])
+    return Usage(pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK"))

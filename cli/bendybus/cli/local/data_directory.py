@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from bendybus.cli.errors import CliError
 from bendybus.crds.bundle import NamespaceSettings
-from bendybus.domain import immutable_fields
+from bendybus.domain import descriptions
 from bendybus.domain.limits import Tier
 
 try:
@@ -110,7 +110,7 @@ def identify(directory: Path, wanted: NamespaceSettings) -> Identity:
             f"{directory} holds BusNamespace {identity.namespace.name!r}, not {wanted.name!r}. "
             "Choose another folder with --data."
         )
-    immutable_fields.check_namespace(
+    descriptions.check_namespace_unchanged(
         wanted.name,
         tier=identity.namespace.tier,
         partition_count=identity.namespace.partition_count,

@@ -1,9 +1,15 @@
-"""The command lines of the processes that `up` starts. Pure.
+"""What `up` starts: command lines of processes, the partitions that each hosts, and their ports.
 
 Every program prints one JSON line on stdout when it serves, `{"ready": true, "address": …}`, writes
 its log to stderr and ends when its stdin ends (`--exit-with-parent`): no orphan survives `up`.
+
+A port of the range from which the kernel takes ports for connections may be taken by any
+connection between the moment it is chosen and the moment a server listens, and again while a
+server restarts at the same address. Chosen ports lie below that range, and none is chosen twice.
 """
 
+import random
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +20,14 @@ from bendybus.cli.local.data_directory import Identity
 
 PARTITION_SERVER: Final = "partition-server"
 FRONTEND: Final = "frontend"
+HOST: Final = "127.0.0.1"
+PORT_MAX: Final = 65_535
+PORT_MIN: Final = 10_240
+_RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# What Linux sets, and below what macOS and Windows set.
+_LAST_DEFAULT: Final = 32_767
+_TRIES: Final = 200
+_chosen: set[int] = set()
 
 
 def _module(name: str) -> tuple[str, ...]:
@@ -70,3 +84,53 @@ class Programs:
         for partition, address in sorted(addresses.items()):
             command += ["--partition", f"{partition}={address}"]
         return command
+
+
+def deal_partitions(partition_count: int, process_count: int) -> list[tuple[int, ...]]:
+    """Return the partitions of each process, dealt in turn: 0, 4, 8 … | 1, 5, 9 … | …"""
+    assert 1 <= process_count <= partition_count
+    return [tuple(range(first, partition_count, process_count)) for first in range(process_count)]
+
+
+def is_free_port(port: int) -> bool:
+    """Whether a server can listen at a port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: a connection that is just closing does not block the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """Return a port that is free now and was not returned before."""
+    highest = last_port()
+    for _ in range(_TRIES):
+        port = random.randint(PORT_MIN, highest)
+        if port not in _chosen and is_free_port(port):
+            _chosen.add(port)
+            return port
+    # Nearly all are taken or forbidden: the kernel may still know one.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def port_near(port: int, offset: int) -> int:
+    """Return port + offset if that is free and was not returned before, else any free one."""
+    wanted = port + offset
+    if port and wanted <= PORT_MAX and wanted not in _chosen and is_free_port(wanted):
+        _chosen.add(wanted)
+        return wanted
+    return free_port()
+
+
+def last_port() -> int:
+    """Return the highest port below those that the kernel gives to connections."""
+    try:
+        begins = int(_RANGE_FILE.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _LAST_DEFAULT
+    return begins - 1 if begins > PORT_MIN + 1_000 else _LAST_DEFAULT

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from bendybus.cli import endpoint
 from bendybus.cli.errors import CliError, NotFound, UsageError
-from bendybus.cli.local import control, data_directory, placement, ports
+from bendybus.cli.local import control, data_directory, programs
 from bendybus.cli.local.child import READY_S, Child, Start
 from bendybus.cli.local.data_directory import Identity
 from bendybus.cli.local.programs import FRONTEND, PARTITION_SERVER, Programs
@@ -141,10 +141,10 @@ class Supervisor:
 
     async def _start_partition_servers(self) -> None:
         namespace = self._identity.namespace
-        dealt = placement.deal(namespace.partition_count, self._settings.process_count)
+        dealt = programs.deal_partitions(namespace.partition_count, self._settings.process_count)
         # Chosen before the first one starts, since each is told all of them.
         for partitions in dealt:
-            self._peers.update(dict.fromkeys(partitions, f"{ports.HOST}:{ports.free()}"))
+            self._peers.update(dict.fromkeys(partitions, f"{programs.HOST}:{programs.free_port()}"))
         tried: set[tuple[int, ...]] = set()
         moved: set[tuple[int, ...]] = set()
         for number, partitions in enumerate(dealt):
@@ -153,7 +153,9 @@ class Supervisor:
                 if partitions in tried and not self._telling:
                     # Another process took the port meanwhile.
                     moved.add(partitions)
-                    self._peers.update(dict.fromkeys(partitions, f"{ports.HOST}:{ports.free()}"))
+                    self._peers.update(
+                        dict.fromkeys(partitions, f"{programs.HOST}:{programs.free_port()}")
+                    )
                 tried.add(partitions)
                 return self._partition_server(partitions)
 
@@ -182,7 +184,7 @@ class Supervisor:
         await self._all_ready()
 
     def _partition_server(self, partitions: tuple[int, ...]) -> Start:
-        listen, metrics_port = self._peers[partitions[0]], ports.free()
+        listen, metrics_port = self._peers[partitions[0]], programs.free_port()
         command = self._settings.programs.partition_server_command(
             self._identity,
             data=self._settings.data,
@@ -219,12 +221,12 @@ class Supervisor:
         after the ports of all front ends where they are free.
         """
         first, count = self._settings.port, self._settings.front_ends
-        listen = f"{ports.HOST}:{first + number if first else ports.free()}"
-        metrics_port = ports.near(first, count + 2 * number + 1)
+        listen = f"{programs.HOST}:{first + number if first else programs.free_port()}"
+        metrics_port = programs.port_near(first, count + 2 * number + 1)
         command = self._settings.programs.frontend_command(
             addresses,
             listen=listen,
-            health_listen=f"{ports.HOST}:{ports.near(first, count + 2 * number)}",
+            health_listen=f"{programs.HOST}:{programs.port_near(first, count + 2 * number)}",
             metrics_port=metrics_port,
         )
         return Start(listen, command, _metrics_url(metrics_port))
@@ -302,20 +304,20 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _metrics_url(port: int) -> str:
-    return f"http://{ports.HOST}:{port}/metrics"
+    return f"http://{programs.HOST}:{port}/metrics"
 
 
 def check_ports(port: int, front_ends: int = 1) -> None:
     """Raise UsageError or CliError unless the front ends can listen there."""
     if not 1 <= front_ends <= FRONT_ENDS_MAX:
         raise UsageError(f"--front-ends: {front_ends} is outside 1 to {FRONT_ENDS_MAX}.")
-    if not 0 <= port <= ports.PORT_MAX:
-        raise UsageError(f"--port: {port} is outside 0 to {ports.PORT_MAX}.")
-    if port and port + front_ends - 1 > ports.PORT_MAX:
+    if not 0 <= port <= programs.PORT_MAX:
+        raise UsageError(f"--port: {port} is outside 0 to {programs.PORT_MAX}.")
+    if port and port + front_ends - 1 > programs.PORT_MAX:
         raise UsageError(
             f"--port: {front_ends} front ends need ports {port} to {port + front_ends - 1}, and "
-            f"{ports.PORT_MAX} is the last. Choose a lower one."
+            f"{programs.PORT_MAX} is the last. Choose a lower one."
         )
     for each in range(port, port + front_ends) if port else ():
-        if not ports.is_free(each):
+        if not programs.is_free_port(each):
             raise CliError(f"Port {each} is taken. Choose another with --port (0: any free one).")

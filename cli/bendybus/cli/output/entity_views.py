@@ -1,22 +1,41 @@
-"""Entities of every kind as table rows and as JSON."""
+"""Entities of every kind, and rules, as table rows and as JSON."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from google.protobuf import json_format
 
-from bendybus.cli.output import printing, rule_views
+from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import KINDS
 from bendybus.domain import durations, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SettingType
+from bendybus.domain.filters import rule as rule_domain
+from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule import CorrelationFilter, FalseFilter, Rule, SqlFilter
 from bendybus.domain.lifecycle import EntityState
-from bendybus.domain.setting import SettingType
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
 Cell = Callable[[Any], object]
+_TEXTS: Final = ("TOPIC", "NAME", "FORWARD-TO")
+_HELD: Final = "DEFERRED LOCKED TRANSFER TRANSFER-DEAD FORWARD-TO ORIGIN SIZE"
+# By kind: the columns, and those that `-o wide` adds.
+_COLUMNS: Final = {
+    EntityKind.QUEUE: (
+        "NAME PARTITIONS STATUS AVAILABLE ACTIVE DEAD SCHEDULED",
+        f"{_HELD} MAX-SIZE HOME",
+    ),
+    EntityKind.TOPIC: (
+        "NAME PARTITIONS STATUS AVAILABLE SUBSCRIPTIONS SCHEDULED",
+        "ORIGIN SIZE MAX-SIZE HOME",
+    ),
+    # What they hold counts to the size of their topic: MAX-SIZE is there.
+    EntityKind.SUBSCRIPTION: ("TOPIC NAME STATUS AVAILABLE ACTIVE DEAD", f"{_HELD} PARTITIONS"),
+}
 
 
 def _counted(field: str) -> Cell:
@@ -78,21 +97,6 @@ _CELLS: Final[dict[str, Cell]] = {
     "SIZE": lambda entity: printing.size(entity.runtime.size_in_bytes) if _known(entity) else None,
     "MAX-SIZE": _most,
     "HOME": _home,
-}
-_TEXTS: Final = ("TOPIC", "NAME", "FORWARD-TO")
-_HELD: Final = "DEFERRED LOCKED TRANSFER TRANSFER-DEAD FORWARD-TO ORIGIN SIZE"
-# By kind: the columns, and those that `-o wide` adds.
-_COLUMNS: Final = {
-    EntityKind.QUEUE: (
-        "NAME PARTITIONS STATUS AVAILABLE ACTIVE DEAD SCHEDULED",
-        f"{_HELD} MAX-SIZE HOME",
-    ),
-    EntityKind.TOPIC: (
-        "NAME PARTITIONS STATUS AVAILABLE SUBSCRIPTIONS SCHEDULED",
-        "ORIGIN SIZE MAX-SIZE HOME",
-    ),
-    # What they hold counts to the size of their topic: MAX-SIZE is there.
-    EntityKind.SUBSCRIPTION: ("TOPIC NAME STATUS AVAILABLE ACTIVE DEAD", f"{_HELD} PARTITIONS"),
 }
 
 
@@ -168,7 +172,7 @@ def _settings(entity: Any) -> dict[str, Any]:
             if not entity.description.HasField(setting.name):
                 # Not in lists.
                 continue
-            value = [rule_views.as_json(each) for each in value]
+            value = [rule_as_json(each) for each in value]
         duration = setting.type is SettingType.DURATION
         spec[setting.manifest_name] = durations.render(value) if duration else value
     return spec
@@ -211,3 +215,74 @@ def _share(part: pb.PartitionRuntime) -> list[object]:
         counts.deferred_message_count,
         printing.size(part.size_in_bytes),
     ]
+
+
+def show_rules(found: Sequence[pb.Rule], output: Output) -> None:
+    """Print rules."""
+    known = [entities.rule_from_proto(each) for each in found]
+    if output.structured:
+        for each in known:
+            created = datetime.fromtimestamp(each.created_at_ms / 1_000, UTC)
+            facts = {**rule_as_json(each), "createdAt": created.isoformat(timespec="milliseconds")}
+            printing.structured(facts, output)
+        return
+    rule_table(known)
+
+
+def rule_as_json(rule: Rule) -> dict[str, Any]:
+    """Return a rule with the names of manifests, as an entry of `spec.rules`."""
+    stored = rule_set.rule_to_json(rule)
+    found = stored["filter"]
+    made: dict[str, Any] = {"name": rule.name}
+    if isinstance(found, bool):
+        made["booleanFilter"] = found
+    elif "sql" in found:
+        made["sqlFilter"] = _sql_as_json(found)
+    else:
+        texts = {_camel(name): text for name, text in found["correlation"].items()}
+        made["correlationFilter"] = texts | _unless_empty("properties", found["values"])
+    if "action" in stored:
+        made["action"] = _sql_as_json(stored["action"])
+    return made
+
+
+def _sql_as_json(stored: dict[str, Any]) -> dict[str, Any]:
+    return {"sqlExpression": stored["sql"]} | _unless_empty("parameters", stored["values"])
+
+
+def _unless_empty(name: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name: values} if values else {}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def rule_table(known: Sequence[Rule]) -> None:
+    """Print rules as a table."""
+    columns = [Column("NAME", text=True), Column("FILTER", wrap=30), Column("ACTION", wrap=20)]
+    printing.table(columns, [_rule_row(each) for each in known])
+
+
+def _rule_row(rule: Rule) -> list[object]:
+    return [rule.name, _filter(rule), None if rule.action is None else rule.action.sql_expression]
+
+
+def _filter(rule: Rule) -> str:
+    match rule.filter:
+        case SqlFilter(sql_expression=text):
+            return text
+        case CorrelationFilter(properties=properties):
+            wanted: dict[str, Any] = {
+                f"sys.{system}": getattr(rule.filter, field)
+                for field, system in rule_domain.SYSTEM_PROPERTIES.items()
+            }
+            wanted = {name: value for name, value in wanted.items() if value is not None}
+            return ", ".join(
+                f"{name} = {value!r}" for name, value in (wanted | {**properties}).items()
+            )
+        case FalseFilter():
+            return "no message"
+        case _:
+            return "every message"

@@ -42,7 +42,7 @@ class Output(StrEnum):
         return self in (Output.JSON, Output.YAML)
 
 
-# The option of every command that has a result; `option_order` still takes `--json` of 0.6.
+# The option of every command that has a result; `run_command` still takes `--json` of 0.6.
 OutputOption = Annotated[
     Output,
     typer.Option("--output", "-o", help="table, wide, yaml, or json: one object a line."),

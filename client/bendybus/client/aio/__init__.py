@@ -2,8 +2,7 @@
 
 from bendybus.client.aio.client import ServiceBusClient
 from bendybus.client.aio.lock_renewer import AutoLockRenewer
-from bendybus.client.aio.partition_browser import DrainLease, PartitionBrowser
-from bendybus.client.aio.partition_sender import PartitionSender
+from bendybus.client.aio.partitions import DrainLease, PartitionBrowser, PartitionSender
 from bendybus.client.aio.receiver import ServiceBusReceiver
 from bendybus.client.aio.sender import ServiceBusSender
 from bendybus.client.aio.sessions import ServiceBusSession

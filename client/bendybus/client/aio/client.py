@@ -6,15 +6,14 @@ from typing import Any
 
 from bendybus.client.aio import calls, sessions
 from bendybus.client.aio.lock_renewer import AutoLockRenewer
-from bendybus.client.aio.management.paging import AsyncItemPaged
-from bendybus.client.aio.partition_browser import PartitionBrowser
-from bendybus.client.aio.partition_sender import PartitionSender
+from bendybus.client.aio.management.management_calls import AsyncItemPaged
+from bendybus.client.aio.partitions import PartitionBrowser, PartitionSender
 from bendybus.client.aio.receiver import ServiceBusReceiver
 from bendybus.client.aio.sender import ServiceBusSender
 from bendybus.client.aio.transaction import ServiceBusTransaction
-from bendybus.client.core import background_settlements
-from bendybus.client.core import client as core
-from bendybus.client.core.client import BaseClient
+from bendybus.client.core import clients as core
+from bendybus.client.core import settlements
+from bendybus.client.core.clients import BaseClient
 from bendybus.client.messages.enums import (
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
@@ -295,7 +294,7 @@ class ServiceBusClient(BaseClient):
         messages of all receivers that were not settled.
         """
         self._closed = True
-        failures: list[background_settlements.Failure] = []
+        failures: list[settlements.Failure] = []
         failed = 0
         try:
             for entity_client in list(self._entity_clients):
@@ -308,4 +307,4 @@ class ServiceBusClient(BaseClient):
             for entity_client in list(self._entity_clients):
                 await entity_client.close()
             await calls.close(self._shared)
-        background_settlements.raise_failures(failures, failed)
+        settlements.raise_failures(failures, failed)

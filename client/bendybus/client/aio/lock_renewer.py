@@ -4,9 +4,8 @@ import asyncio
 from types import TracebackType
 from typing import Any
 
-from bendybus.client.core.lock_renewer import DURATION_S_DEFAULT, BaseLockRenewer
-from bendybus.client.core.renewal_schedule import Failure, Renewal
-from bendybus.client.core.session import BaseSession
+from bendybus.client.core.lock_renewer import DURATION_S_DEFAULT, BaseLockRenewer, Failure, Renewal
+from bendybus.client.core.session_link import BaseSession
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 

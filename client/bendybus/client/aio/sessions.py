@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from bendybus.client.aio import calls
-from bendybus.client.aio.management.paging import AsyncItemPaged
-from bendybus.client.core import session as core
+from bendybus.client.aio.management.management_calls import AsyncItemPaged
+from bendybus.client.core import session_link as core
 from bendybus.client.core.connection import SharedConnection
-from bendybus.client.core.session import BaseSession
+from bendybus.client.core.session_link import BaseSession
 
 
 class ServiceBusSession(BaseSession):

@@ -7,7 +7,7 @@ from typing import Any
 
 from bendybus.client import arguments
 from bendybus.client.aio import calls
-from bendybus.client.core.entity_client import EntityClient
+from bendybus.client.core.clients import EntityClient
 from bendybus.client.core.receiver import SETTLE_TIMEOUT_S, BaseReceiver, Settled
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.core.transaction import ROLLBACK_S, BaseTransaction

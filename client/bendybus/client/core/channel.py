@@ -5,7 +5,7 @@ from typing import Final
 
 import grpc
 
-from bendybus.client.core import tls_probe
+from bendybus.client.core import settings
 from bendybus.client.core.io_thread import IoThread
 from bendybus.client.core.settings import Settings
 from bendybus.domain import limits
@@ -71,7 +71,7 @@ class Channel:
         """Ask the bus whether it speaks TLS: once, for all streams and calls that wait for it."""
         if self._probe is None or self._probe.done():
             self._probe = self._io.loop.create_task(
-                tls_probe.speaks_tls(self._settings.target), name="bendybus-probe"
+                settings.speaks_tls(self._settings.target), name="bendybus-probe"
             )
             # Retrieved, also if every caller was cancelled.
             self._probe.add_done_callback(lambda task: task.cancelled() or task.exception())

@@ -17,14 +17,13 @@ from bendybus.client import arguments, exceptions
 from bendybus.client.core import io_thread
 from bendybus.client.core.channel import Channel, Stubs
 from bendybus.client.core.credentials import Credentials
-from bendybus.client.core.io_thread import IoThread
-from bendybus.client.core.outage import Outage
+from bendybus.client.core.io_thread import IoThread, Waiter
 from bendybus.client.core.receive_stream import ReceiveStream
+from bendybus.client.core.retry_policy import Outage
 from bendybus.client.core.send_queue import SendLimit
 from bendybus.client.core.send_stream import SendStream
 from bendybus.client.core.settings import Settings
 from bendybus.client.core.stream import Stream
-from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import AzureError, ServiceBusError
 from bendybus.domain.errors import (
     BusError,
@@ -53,7 +52,7 @@ from bendybus.v1.management_pb2 import (
 from bendybus.v1.pipeline_pb2 import AcquireDrainLeaseRequest
 from bendybus.v1.receiver_pb2 import DeleteMessagesRequest, ReceiveDeferredRequest
 from bendybus.v1.sender_pb2 import CancelScheduledMessagesRequest
-from bendybus.wire import merged_frames, message_heads, statuses
+from bendybus.wire import frame_forms, statuses
 
 # Changes with an operation id: the bus does a repeat only once.
 _NAMED: Final = (CancelScheduledMessagesRequest, DeleteMessagesRequest, ReceiveDeferredRequest)
@@ -235,7 +234,7 @@ class Connection:
             raise ServiceTimeout("The operation timed out before the bus answered.")
         stubs = await self._stubs()
         metadata = await self._credentials.metadata()
-        metadata = (*(metadata or ()), message_heads.READS)
+        metadata = (*(metadata or ()), frame_forms.READS_HEADS)
         call = method(stubs)(request, timeout=left, metadata=metadata)
         self._calls.add(call)
         try:
@@ -258,7 +257,7 @@ class Connection:
     async def open_receive_stream(self) -> Any:
         """Open a stream of a receiver. On the I/O thread."""
         metadata = await self._credentials.metadata()
-        metadata = (*(metadata or ()), merged_frames.READS, message_heads.READS)
+        metadata = (*(metadata or ()), frame_forms.READS_MERGED, frame_forms.READS_HEADS)
         return (await self._stubs()).receiver.ReceiveStream(metadata=metadata)
 
     async def open_transaction_stream(self) -> Any:

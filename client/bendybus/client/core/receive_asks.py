@@ -5,7 +5,7 @@
           └──────────────────────┘
 
 With `prefetch_count` the asks are for the buffer, not for a receive; what a loop asks for
-ahead is in `ask_ahead`.
+ahead is in `pending_receive.AskAhead`.
 
 A receive ends empty only when the bus answers that there is nothing. When its wait is over without
 an answer, it fails with the reason why the bus could not be asked. Asks for the buffer are
@@ -21,10 +21,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from bendybus.client.core import ask_ahead
-from bendybus.client.core.ask_ahead import AskAhead
-from bendybus.client.core.message_buffer import BatchSlice, MessageBuffer
-from bendybus.client.core.pending_receive import PendingReceive
+from bendybus.client.core import pending_receive
+from bendybus.client.core.pending_receive import AskAhead, BatchSlice, MessageBuffer, PendingReceive
 from bendybus.client.core.retry_policy import RetryPolicy, counted
 from bendybus.client.core.stream import Stream
 from bendybus.client.messages.received_message import Delivered
@@ -34,7 +32,7 @@ from bendybus.wire import statuses
 
 _log = logging.getLogger("bendybus.client")
 # The bus answers at the end of a wait; this is how long its answer may take to get here. Less than
-# `waiters.MARGIN_S`, by which a thread that waits for this thread waits longer.
+# `io_thread.MARGIN_S`, by which a thread that waits for this thread waits longer.
 _GRACE_S: Final = 4.0
 # Asks of one receiver that are open at a time; further receives wait here for their turn.
 _ASKS_MAX: Final = 64
@@ -343,7 +341,7 @@ class ReceiveAsks:
 
     def _watch_ahead(self) -> None:
         if self._ahead_timer is None:
-            self._ahead_timer = self._loop.call_later(ask_ahead.LOOK_S, self._look_ahead)
+            self._ahead_timer = self._loop.call_later(pending_receive.LOOK_S, self._look_ahead)
 
     def _look_ahead(self) -> None:
         self._ahead_timer = None

@@ -19,21 +19,20 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from bendybus.client.core import message_buffer, receive_asks, settlements
-from bendybus.client.core.message_buffer import BatchSlice, MessageBuffer
-from bendybus.client.core.pending_receive import PendingReceive
+from bendybus.client.core import pending_receive, receive_asks, settlements
+from bendybus.client.core.io_thread import Waiter
+from bendybus.client.core.pending_receive import BatchSlice, MessageBuffer, PendingReceive
 from bendybus.client.core.receive_asks import ReceiveAsks
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.session_link import SessionLink
 from bendybus.client.core.settlements import NoWaiter, Settlement, Settlements
 from bendybus.client.core.stream import Stream
-from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.v1 import receiver_pb2
 from bendybus.v1.receiver_pb2 import OpenReceiver, ReceiveStreamRequest
-from bendybus.wire import merged_frames, statuses
+from bendybus.wire import frame_forms, statuses
 
 _SWEEP_S: Final = 0.5
 _CLOSE_TIMEOUT_S: Final = 2.0
@@ -252,7 +251,7 @@ class ReceiveStream:
 
     def handle(self, response: receiver_pb2.ReceiveStreamResponse) -> None:
         """Take an answer."""
-        for part in merged_frames.parts(response):
+        for part in frame_forms.parts(response):
             self._handle(part)
         self._changed.set()
 
@@ -382,7 +381,7 @@ class ReceiveStream:
         self._release([*self._asks.ahead.reclaim(), *self._buffer.take_all()])
 
     def _release(self, slices: list[BatchSlice]) -> None:
-        tokens = message_buffer.tokens(slices)
+        tokens = pending_receive.tokens(slices)
         if tokens:
             # While the bus is away it waits: until their locks end there is something to give back.
             timeout_s = _CLOSE_TIMEOUT_S if self._closing else self._lock_duration_s

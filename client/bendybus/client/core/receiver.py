@@ -2,31 +2,32 @@
 
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.core import io_thread, session_link, tracing
-from bendybus.client.core.ask_ahead import ReceiveSteps
-from bendybus.client.core.background_settlements import BackgroundSettlements
+from bendybus.client.core.clients import EntityClient
 from bendybus.client.core.connection import Connection
-from bendybus.client.core.entity_client import EntityClient
-from bendybus.client.core.message_buffer import BatchSlice
+from bendybus.client.core.io_thread import Waiter
+from bendybus.client.core.pending_receive import BatchSlice, ReceiveSteps
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.session_link import SessionLink
-from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement
+from bendybus.client.core.settlements import BackgroundSettlements, NoWaiter, Outcome, Settlement
 from bendybus.client.core.tracing import NoOperation, Operation
-from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError
 from bendybus.client.messages import enums, received_message, values
 from bendybus.client.messages.enums import (
     NEXT_AVAILABLE_SESSION,
+    ServiceBusMessageState,
     ServiceBusReceiveMode,
 )
 from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
 from bendybus.domain import limits
+from bendybus.domain.message_state import MessageState
 from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import batch_deletes
 
 DEFAULT_WAIT_S: Final = 60.0
 SETTLE_TIMEOUT_S: Final = 60.0
@@ -382,3 +383,35 @@ def _end(connection: Connection, stream: ReceiveStream) -> None:
 
 def _slices(batches: Sequence[message_pb2.DeliveredBatch]) -> list[BatchSlice]:
     return [(Delivered(batch), 0, len(batch.messages)) for batch in batches]
+
+
+def delete_request(
+    entity_path: str,
+    max_message_count: int,
+    before: datetime | None,
+    states: Iterable[ServiceBusMessageState],
+) -> receiver_pb2.DeleteMessagesRequest:
+    """Return a request to delete the oldest messages of these states, enqueued before then."""
+    count = arguments.count("max_message_count", max_message_count)
+    if before is not None:
+        before = arguments.moment("before_enqueued_time_utc", before)
+    made = receiver_pb2.DeleteMessagesRequest(
+        entity_path=entity_path, max_messages=count, operation_id=uuid.uuid4().bytes
+    )
+    wanted = [MessageState(state + 1) for state in states]
+    before_ms = 0 if before is None else values.to_milliseconds(before)
+    batch_deletes.write(made, wanted, before_ms)
+    return made
+
+
+def states_to_purge(states: Any) -> list[ServiceBusMessageState]:
+    """Return the states of messages that a purge deletes; None: all of them."""
+    if states is None:
+        return list(ServiceBusMessageState)
+    try:
+        found = sorted({ServiceBusMessageState(each) for each in states})
+    except (TypeError, ValueError):
+        raise arguments.invalid("states", "each must be a ServiceBusMessageState") from None
+    if not found:
+        raise arguments.invalid("states", "must be at least one state, or None for all of them")
+    return found

@@ -1,17 +1,18 @@
 """What a send stream carries: units, the queue in which they wait, the frames in which they travel.
 
 Units of one frame have an entity and options in common; entities take turns. What waits on a
-connection is limited; above that callers wait.
+connection is limited; above that callers wait. Ids of messages that may be stored twice are noted.
 """
 
 import asyncio
+import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from bendybus.client import exceptions
-from bendybus.client.core.waiters import Caller, Waiter
+from bendybus.client.core.io_thread import Caller, Waiter
 from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns
@@ -19,12 +20,16 @@ from bendybus.domain import errors
 from bendybus.domain.errors import BusError, ServiceTimeout
 from bendybus.v1 import sender_pb2
 
+_log = logging.getLogger("bendybus.client")
 # What columns take in a frame besides its messages.
 _COLUMNS_BYTES: Final = 1_000_000
 WAITING_MESSAGES_MAX: Final = 50_000
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 # The entity, the time-out and whether the unit may be split: equal within a frame.
 _Key = tuple[str, float, bool]
+# Of possible duplicates: the message ids that are kept, and how often a line is logged, at most.
+IDS_MAX: Final = 10_000
+LOG_S: Final = 10.0
 
 
 class Unit:
@@ -290,3 +295,31 @@ class SendLimit:
             self._messages + messages <= self._messages_max
             and self._bytes + size_bytes <= self._bytes_max
         )
+
+
+class PossibleDuplicates:
+    """The last message ids of a connection that may be stored twice. On the I/O thread only."""
+
+    def __init__(self) -> None:
+        # (entity, message id)
+        self.ids: deque[tuple[str, str]] = deque(maxlen=IDS_MAX)
+        self._not_logged = 0
+        self._log_s = 0.0
+
+    def add(self, units: Sequence[Unit], now_s: float) -> None:
+        """Add the messages of units of one entity."""
+        for unit in units:
+            ids = unit.columns.message_ids
+            self.ids.extend((unit.entity_path, each) for each in ids)
+            self._not_logged += len(ids)
+        if now_s < self._log_s:
+            return
+        self._log_s = now_s + LOG_S
+        entity = units[0].entity_path
+        _log.warning(
+            "sender of %s: possible duplicates: %d since the last report; a partition that "
+            "may have stored them did not return in time, so another one stored them",
+            *(entity, self._not_logged),
+            extra={"entity": entity, "action": "possible-duplicates"},
+        )
+        self._not_logged = 0

@@ -20,15 +20,14 @@ from typing import Any, Final
 
 from bendybus.client import exceptions
 from bendybus.client.core import send_queue
-from bendybus.client.core.possible_duplicates import PossibleDuplicates
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
 from bendybus.client.core.round_robin import RoundRobin
-from bendybus.client.core.send_queue import Frame, SendLimit, SendQueue, Unit
+from bendybus.client.core.send_queue import Frame, PossibleDuplicates, SendLimit, SendQueue, Unit
 from bendybus.client.core.stream import Stream
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.v1 import sender_pb2
-from bendybus.wire import message_heads, statuses
+from bendybus.wire import frame_forms, statuses
 
 FRAMES_IN_FLIGHT_MAX: Final = 8
 FRAME_MESSAGES_MAX: Final = 1_000
@@ -130,7 +129,7 @@ class SendStream:
         if frame.timer is None:
             self._arm(frame, min(deadlines))
         request = frame.request
-        return request if self.stream.reads_heads else message_heads.whole(request)
+        return request if self.stream.reads_heads else frame_forms.whole(request)
 
     def _next_frame(self, now: float) -> Frame | None:
         while self._repeats:

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from bendybus.client import arguments, exceptions
 from bendybus.client.core import tracing
-from bendybus.client.core.entity_client import EntityClient
+from bendybus.client.core.clients import EntityClient
+from bendybus.client.core.io_thread import Caller
 from bendybus.client.core.send_queue import Unit
 from bendybus.client.core.tracing import NoOperation, Operation
-from bendybus.client.core.waiters import Caller
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch

@@ -6,22 +6,28 @@
 
 Order: while a message goes back to the queue (abandoned or released), nothing is asked for, and
 what arrives meanwhile goes back, too: the bus delivers all of it again, in order.
+
+Also what applications see of it (`BaseSession`), and how sessions are listed (`list_request`).
 """
 
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from bendybus.client import exceptions
+from bendybus.client import arguments, exceptions
+from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.retry_policy import RetryPolicy, counted
 from bendybus.client.core.settlements import Outcome, Settlement
-from bendybus.client.core.waiters import Waiter
+from bendybus.client.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout
+from bendybus.client.messages import values
 from bendybus.domain import lock_token
 from bendybus.domain.errors import BusError, ServiceTimeout, SessionLockLost
 from bendybus.v1 import receiver_pb2
 from bendybus.v1.receiver_pb2 import CloseSession, OpenReceiver
 
+_PAGE_SIZE: Final = 1_000
 # The bus answers at the end of a wait; this is how long its answer may take to get here.
 GRACE_S: Final = 4.0
 WAIT_S_DEFAULT: Final = 60.0
@@ -30,6 +36,29 @@ _LEFT_S: Final = 1.0
 _LEFT_PART: Final = 10
 _RETURNING: Final = frozenset({receiver_pb2.DISPOSITION_ABANDON, receiver_pb2.DISPOSITION_RELEASE})
 _TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
+
+
+def timeout_of(timeout: float | None, options: dict[str, Any]) -> float:
+    """Return the seconds that a call about a session may take."""
+    arguments.warn_of_unknown(options)
+    return arguments.timeout(timeout)
+
+
+def updated_after_ms(moment: datetime | None) -> int:
+    """Return when states must have been set to be listed; 0: no matter."""
+    if moment is None:
+        return 0
+    return max(1, values.to_milliseconds(arguments.moment("state_updated_after", moment)))
+
+
+def list_request(path: str, token: str, after_ms: int) -> receiver_pb2.ListSessionsRequest:
+    """Return the request for a page of sessions."""
+    return receiver_pb2.ListSessionsRequest(
+        entity_path=path,
+        page_token=bytes.fromhex(token),
+        page_size=_PAGE_SIZE,
+        state_updated_after_ms=after_ms,
+    )
 
 
 def of(receiver: Any, retry: RetryPolicy) -> "SessionLink | None":
@@ -292,3 +321,69 @@ class _Settling:
         if self._back:
             self._link.returning -= 1
             self._done()
+
+
+class BaseSession:
+    """The base of the sessions of both surfaces, which differ in how they wait."""
+
+    def __init__(self, session_id: str | None, receiver: Any) -> None:
+        self._wanted = session_id
+        self._receiver = receiver
+        # Set by an AutoLockRenewer whose renewals failed.
+        self.auto_renew_error: AutoLockRenewFailed | AutoLockRenewTimeout | None = None
+
+    @property
+    def _link(self) -> SessionLink | None:
+        stream = self._receiver._current
+        return None if stream is None else stream.session
+
+    @property
+    def session_id(self) -> str:
+        """The name of the session; None until the next available one is accepted."""
+        link = self._link
+        # The type is that of azure-servicebus.
+        return self._wanted if link is None else link.session_id  # type: ignore[return-value]
+
+    @property
+    def locked_until_utc(self) -> datetime | None:
+        """When the lock ends; None until the session is accepted."""
+        link = self._link
+        if link is None or not link.locked_until_ms:
+            return None
+        return _moment(link.locked_until_ms)
+
+    def _token(self) -> bytes:
+        link = self._link
+        return b"" if link is None else link.token
+
+    def _state_request(self, state: Any) -> receiver_pb2.SetSessionStateRequest:
+        if isinstance(state, str):
+            state = state.encode()
+        if state is not None and not isinstance(state, bytes | bytearray):
+            raise TypeError(f"state: must be str, bytes or None (got {type(state).__name__})")
+        return receiver_pb2.SetSessionStateRequest(
+            entity_path=self._receiver.entity_path,
+            session_token=self._token(),
+            state=None if state is None else bytes(state),
+        )
+
+    def _read_request(self) -> receiver_pb2.GetSessionStateRequest:
+        return receiver_pb2.GetSessionStateRequest(
+            entity_path=self._receiver.entity_path, session_token=self._token()
+        )
+
+    def _renew_request(self) -> receiver_pb2.RenewSessionLockRequest:
+        return receiver_pb2.RenewSessionLockRequest(
+            entity_path=self._receiver.entity_path, session_token=self._token()
+        )
+
+    def _renewed(self, answer: receiver_pb2.RenewSessionLockResponse, asked_s: float) -> datetime:
+        link = self._link
+        assert link is not None
+        # Counted from the request: the response may have been delayed.
+        link.renewed(answer.locked_until_ms, answer.lock_remaining_ms, asked_s)
+        return _moment(answer.locked_until_ms)
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC)

@@ -1,14 +1,18 @@
 """Where and how a client connects, from the arguments that applications give."""
 
+import asyncio
+import ipaddress
 import os
+import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bendybus.client import connection_string
-from bendybus.client.core import tls_probe, tracing
+from bendybus.client.core import tracing
 from bendybus.client.core.credentials import Credentials
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.exceptions import not_supported
+from bendybus.domain.errors import RetryableError
 
 # File of the CA certificates to trust, if `connection_verify` is not given.
 CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
@@ -36,7 +40,7 @@ def from_arguments(address: str, credential: Any, options: dict[str, Any]) -> Se
         raise not_supported("HTTP proxies")
     host = connection_string.host_of(address, what="fully_qualified_namespace")
     use_tls = options.get("use_tls")
-    if use_tls is None and not tls_probe.is_loopback(host):
+    if use_tls is None and not is_loopback(host):
         use_tls = True
     # Checked here, where a traceback shows the line that creates the client.
     Credentials(credential, host)
@@ -70,3 +74,44 @@ def _ca_file(path: str | None) -> str | None:
         raise ValueError(
             f"{where}: {path}: {reason}; give the path of the ca.crt of the bus"
         ) from error
+
+
+_TIMEOUT_S: Final = 2.0
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether `HOST` or `HOST:PORT` is this machine, by its name or address."""
+    name = _split(connection_string.target_of(host))[0]
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+async def speaks_tls(target: str) -> bool:
+    """Return whether `HOST:PORT` answers a TLS handshake. Raises RetryableError for no answer."""
+    context = ssl.create_default_context()
+    # The certificate is verified when the connection is opened; this one carries nothing.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    host, port = _split(target)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(
+                host, port, ssl=context, server_hostname="localhost"
+            )
+    except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, EOFError):
+        # The peer does not use TLS.
+        return False
+    except (OSError, TimeoutError) as error:
+        raise RetryableError(f"No bus answers at {target}: {error or 'timed out'}.") from error
+    writer.transport.abort()
+    return True
+
+
+def _split(target: str) -> tuple[str, int]:
+    host, _, port = target.rpartition(":")
+    return host.strip("[]"), int(port)

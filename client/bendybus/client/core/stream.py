@@ -15,15 +15,24 @@ from typing import Any, Final, Protocol
 
 import grpc
 
-from bendybus.client.core.outage import Outage
-from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
+from bendybus.client.core.retry_policy import Moved, Outage, RetryPolicy, counted
 from bendybus.domain.errors import (
     BusError,
     EntityDrained,
     RetryableError,
     SessionCannotBeLocked,
 )
-from bendybus.wire import admission, merged_frames, message_heads, statuses
+from bendybus.wire import frame_forms, statuses, streams
+
+_log = logging.getLogger("bendybus.client")
+_END_TIMEOUT_S: Final = 2.0
+# The longest pause: after an outage of any length, streams reconnect this soon.
+_PAUSE_MAX_S: Final = 2.0
+_JITTER: Final = (0.5, 1.0)
+# A stream that is moved again this soon pauses first.
+_MOVE_AGAIN_S: Final = 0.5
+# What grpc.aio makes of a write into a stream that is just ending; the real status is lost then.
+_WRITE_RACE: Final = "Internal error from Core"
 
 
 class BusClock:
@@ -53,17 +62,6 @@ class BusClock:
         if not bus_ms or self._offset_s == -math.inf:
             return now_s
         return min(now_s, bus_ms / 1_000 + self._offset_s)
-
-
-_log = logging.getLogger("bendybus.client")
-_END_TIMEOUT_S: Final = 2.0
-# The longest pause: after an outage of any length, streams reconnect this soon.
-_PAUSE_MAX_S: Final = 2.0
-_JITTER: Final = (0.5, 1.0)
-# A stream that is moved again this soon pauses first.
-_MOVE_AGAIN_S: Final = 0.5
-# What grpc.aio makes of a write into a stream that is just ending; the real status is lost then.
-_WRITE_RACE: Final = "Internal error from Core"
 
 
 class Owner(Protocol):
@@ -253,14 +251,14 @@ class Stream:
     async def _write(self, call: Any, opened_s: float) -> None:
         try:
             # Nothing is written to a stream that is not accepted yet: it would count as sent.
-            if not await admission.admitted(call):
+            if not await streams.admitted(call):
                 return
             metadata = await call.initial_metadata()
-            if bus_ms := admission.clock_of(metadata):
+            if bus_ms := streams.clock_of(metadata):
                 self.clock.answered(opened_s, bus_ms)
-            self.merges = merged_frames.read_by(metadata)
-            self.reads_heads = message_heads.read_by(metadata)
-            self.request_bytes_max = admission.request_limit_of(metadata)
+            self.merges = frame_forms.merged_read_by(metadata)
+            self.reads_heads = frame_forms.heads_read_by(metadata)
+            self.request_bytes_max = streams.request_limit_of(metadata)
             waiting: deque[Any] = deque()
             while not self._moving:
                 request = waiting.popleft() if waiting else self._owner.next_request()
@@ -269,7 +267,7 @@ class Stream:
                     await self._wake.wait()
                     continue
                 if self.merges:
-                    request = merged_frames.merged(request, lambda most: self._next(most, waiting))
+                    request = frame_forms.merged(request, lambda most: self._next(most, waiting))
                 await call.write(request)
             await call.done_writing()
         except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):

@@ -7,8 +7,8 @@ from typing import Any, Final
 from bendybus.client import arguments
 from bendybus.client.core import receiver as receivers
 from bendybus.client.core import session_link
+from bendybus.client.core.clients import EntityClient
 from bendybus.client.core.connection import Connection, SharedConnection
-from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement

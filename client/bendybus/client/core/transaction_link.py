@@ -17,7 +17,7 @@ from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError, InvalidOperation, Outcome, RetryableError
 from bendybus.v1 import transaction_pb2
-from bendybus.wire import admission, statuses
+from bendybus.wire import statuses, streams
 
 Operation = transaction_pb2.TransactionOperation
 Request = transaction_pb2.TransactRequest
@@ -221,7 +221,7 @@ class TransactionLink:
             async with asyncio.timeout_at(deadline_s):
                 if self._call is None:
                     self._call = await self._streams.open_transaction_stream()
-                if await admission.admitted(self._call):
+                if await streams.admitted(self._call):
                     self._written = True
                     await self._call.write(request)
                 answer = await self._call.read()

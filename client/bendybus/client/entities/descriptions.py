@@ -20,8 +20,8 @@ from bendybus.client.entities.runtime import AVAILABILITY
 from bendybus.client.exceptions import HttpResponseError, from_management_error
 from bendybus.domain import durations, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Setting, SettingType
 from bendybus.domain.errors import InvalidArgument, InvalidOperation
-from bendybus.domain.setting import Setting, SettingType
 from bendybus.v1 import management_pb2
 
 # By kind: the message that describes an entity, and its properties; some of these are read-only.

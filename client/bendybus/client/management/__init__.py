@@ -22,10 +22,10 @@ from bendybus.client.entities.models import (
 )
 from bendybus.client.entities.runtime import (
     QueueRuntimeProperties,
+    SessionRuntimeProperties,
     SubscriptionRuntimeProperties,
     TopicRuntimeProperties,
 )
-from bendybus.client.entities.sessions import SessionRuntimeProperties
 from bendybus.client.sync.management.administration import ServiceBusAdministrationClient
 
 __all__ = [

@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from bendybus.client.exceptions import MessageSizeExceededError
 from bendybus.client.messages import message as message_module
 from bendybus.client.messages import values
-from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
-from bendybus.client.messages.amqp_fields import AmqpFields
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpFields, AmqpMessageBodyType
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.domain import limits, message_format
 from bendybus.v1 import message_pb2

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from bendybus.client import arguments
-from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
-from bendybus.client.messages.amqp_fields import AmqpFields
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpFields, AmqpMessageBodyType
 from bendybus.client.messages.raw_amqp_message import LiveMessage
 from bendybus.domain import limits
 

@@ -8,11 +8,11 @@ from bendybus.client import arguments
 from bendybus.client.messages import values
 from bendybus.client.messages.amqp import (
     AmqpAnnotatedMessage,
+    AmqpFields,
     AmqpMessageBodyType,
     AmqpMessageHeader,
     AmqpMessageProperties,
 )
-from bendybus.client.messages.amqp_fields import AmqpFields
 from bendybus.client.messages.values import ApplicationProperties
 
 _PARTITION_KEY: Final = b"x-opt-partition-key"

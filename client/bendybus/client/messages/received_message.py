@@ -10,9 +10,8 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from bendybus.client.exceptions import ServiceBusError
-from bendybus.client.messages import amqp_fields, values
-from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
-from bendybus.client.messages.amqp_fields import AmqpFields
+from bendybus.client.messages import amqp, values
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpFields, AmqpMessageBodyType
 from bendybus.client.messages.enums import ServiceBusMessageState, ServiceBusReceiveMode
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.domain import lock_token, message_format
@@ -127,7 +126,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             raise AttributeError(name)
         if name == "_amqp":
             # Few read it: not with the others.
-            self._amqp = amqp_fields.read(self._parsed(message_pb2.Message, self._whole()))
+            self._amqp = amqp.read(self._parsed(message_pb2.Message, self._whole()))
         else:
             self._load()
         return object.__getattribute__(self, name)

@@ -5,9 +5,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from bendybus.client.core import background_settlements
-from bendybus.client.core import client as core
-from bendybus.client.core.client import BaseClient
+from bendybus.client.core import clients as core
+from bendybus.client.core import settlements
+from bendybus.client.core.clients import BaseClient
 from bendybus.client.messages.enums import (
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
@@ -15,9 +15,8 @@ from bendybus.client.messages.enums import (
 )
 from bendybus.client.sync import calls, sessions
 from bendybus.client.sync.lock_renewer import AutoLockRenewer
-from bendybus.client.sync.management.paging import ItemPaged
-from bendybus.client.sync.partition_browser import PartitionBrowser
-from bendybus.client.sync.partition_sender import PartitionSender
+from bendybus.client.sync.management.management_calls import ItemPaged
+from bendybus.client.sync.partitions import PartitionBrowser, PartitionSender
 from bendybus.client.sync.receiver import ServiceBusReceiver
 from bendybus.client.sync.sender import ServiceBusSender
 from bendybus.client.sync.transaction import ServiceBusTransaction
@@ -292,7 +291,7 @@ class ServiceBusClient(BaseClient):
         messages of all receivers that were not settled.
         """
         self._closed = True
-        failures: list[background_settlements.Failure] = []
+        failures: list[settlements.Failure] = []
         failed = 0
         try:
             for entity_client in list(self._entity_clients):
@@ -305,4 +304,4 @@ class ServiceBusClient(BaseClient):
             for entity_client in list(self._entity_clients):
                 entity_client.close()
             calls.close(self._shared)
-        background_settlements.raise_failures(failures, failed)
+        settlements.raise_failures(failures, failed)

@@ -4,8 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
-from bendybus.client.core.lock_renewer import DURATION_S_DEFAULT, BaseLockRenewer
-from bendybus.client.core.renewal_schedule import Failure, Renewal
+from bendybus.client.core.lock_renewer import DURATION_S_DEFAULT, BaseLockRenewer, Failure, Renewal
 from bendybus.client.exceptions import ServiceBusError
 
 

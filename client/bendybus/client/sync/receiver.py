@@ -1,22 +1,118 @@
 # Generated from aio/receiver.py by `make sync`: edit that file.
 """The receiver of the synchronous surface."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final
 
 from bendybus.client import arguments
-from bendybus.client.core import background_settlements, deletions, session_link
+from bendybus.client.core import io_thread, receiver, session_link, settlements
 from bendybus.client.core import receiver as core
+from bendybus.client.core.io_thread import ThreadWaiter
 from bendybus.client.core.pending_receive import PendingReceive
+from bendybus.client.core.receiver import BaseReceiver, Settled
+from bendybus.client.core.settlements import BackgroundSettlements, Failures, Outcome, Settlement
 from bendybus.client.messages.enums import ServiceBusMessageState
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.client.sync import calls
 from bendybus.client.sync.sessions import ServiceBusSession
-from bendybus.client.sync.settling import SettlingReceiver
 from bendybus.client.sync.transaction import ServiceBusTransaction
 from bendybus.domain import limits
+
+
+class SettlingReceiver(BaseReceiver):
+    """The base of the receiver: what becomes of a settlement that it made."""
+
+    def settle_in_background(self) -> None:
+        """Let settlements return at once from now on, before the bus confirms them.
+
+        Faster, and weaker: until `flush` or `close` returns, a message that was completed may come
+        again, should this process or the bus fail. Both wait for the bus, and raise an error whose
+        `failures` lists the messages that were not settled; nothing else reports these. At most
+        5,000 messages are unconfirmed; further settlements wait. Renewing a lock still waits for
+        its new end.
+        """
+        self._check_live()
+        if self._background is None:
+            self._background = BackgroundSettlements(io_thread.current())
+
+    def flush(self) -> None:
+        """Wait until the bus has confirmed all settlements in the background.
+
+        Raises the error of the first message that was not settled since the last flush; its
+        `failures` lists them.
+        """
+        settlements.raise_failures(*self._confirm())
+
+    def _settle(
+        self,
+        messages: Settled,
+        make: Callable[[Any], Settlement],
+        tx: ServiceBusTransaction | None = None,
+    ) -> Outcome:
+        background = self._in_background()
+        if background is None or tx is not None:
+            return self._settle_now(messages, make, tx)
+        return self._begin_to_settle(background, messages, make)
+
+    def _begin_to_settle(
+        self,
+        background: BackgroundSettlements,
+        messages: Settled,
+        make: Callable[[Any], Settlement],
+    ) -> Outcome:
+        listed = [messages] if isinstance(messages, ServiceBusReceivedMessage) else list(messages)
+        settlement = make(settlements.Pending(background, listed))
+        settlement.in_background = True
+        if background.full:
+            self._settled_up_to(background, settlements.PENDING_MAX // 2)
+        stream = self._receive_stream()
+        background.add(listed)
+        self._shared.get().io.submit(stream.settle, settlement)
+        return settlements.BEGUN
+
+    def _settle_now(
+        self,
+        messages: Settled,
+        make: Callable[[ThreadWaiter], Settlement],
+        tx: ServiceBusTransaction | None = None,
+    ) -> Outcome:
+        if tx is not None:
+            self._check_tx(tx)
+            return tx._settle(self, messages, make)
+        waiter = self._shared.get().io.thread_waiter()
+        settlement = make(waiter)
+        if self._tracing is None:
+            return self._settled(settlement, waiter)
+        with self._tracing.settling(self.entity_path, settlement.disposition, messages) as found:
+            return found.outcome(self._settled(settlement, waiter))
+
+    def _settled(self, settlement: Settlement, waiter: ThreadWaiter) -> Outcome:
+        stream = self._receive_stream()
+        self._shared.get().io.submit(stream.settle, settlement)
+        outcome: Outcome = waiter.wait(settlement.timeout_s)
+        return outcome
+
+    def _confirm(self) -> Failures:
+        """Wait for the settlements in the background; return what was not settled."""
+        background = self._in_background()
+        if background is None:
+            return [], 0
+        self._settled_up_to(background, 0)
+        return background.take_failures()
+
+    def _confirm_last(self) -> Failures:
+        """The same, and take no calls from now on. The stream is still to be closed."""
+        ended = self._closed or self._connection is None or self._connection.closed
+        self._closed = True
+        return ([], 0) if ended else self._confirm()
+
+    def _settled_up_to(self, background: BackgroundSettlements, pending_max: int) -> None:
+        waiter = self._shared.get().io.thread_waiter()
+        background.wait(pending_max, waiter)
+        waiter.wait(core.FLUSH_S)
+
 
 _PURGE_AT_ONCE: Final = limits.DELETE_MESSAGES_MAX
 
@@ -285,7 +381,7 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         """
         before, wanted = (
             before_enqueued_time_utc or datetime.now(UTC),
-            deletions.states_to_purge(states),
+            receiver.states_to_purge(states),
         )
         total = 0
         while deleted := self._delete(_PURGE_AT_ONCE, before, wanted, purge=True):
@@ -300,7 +396,7 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         if self._closed:
             return
         try:
-            background_settlements.raise_failures(*self._confirm_last())
+            settlements.raise_failures(*self._confirm_last())
         finally:
             self._close()
 
@@ -361,7 +457,7 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         purge: bool = False,
     ) -> int:
         self._check_live()
-        request = deletions.request(self.entity_path, max_message_count, before, states)
+        request = receiver.delete_request(self.entity_path, max_message_count, before, states)
         with self._calling("purge" if purge else "delete"):
             response = calls.call(
                 self._shared.get(), lambda stubs: stubs.receiver.DeleteMessages, request

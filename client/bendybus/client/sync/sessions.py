@@ -5,11 +5,11 @@ import time
 from datetime import datetime
 from typing import Any
 
-from bendybus.client.core import session as core
+from bendybus.client.core import session_link as core
 from bendybus.client.core.connection import SharedConnection
-from bendybus.client.core.session import BaseSession
+from bendybus.client.core.session_link import BaseSession
 from bendybus.client.sync import calls
-from bendybus.client.sync.management.paging import ItemPaged
+from bendybus.client.sync.management.management_calls import ItemPaged
 
 
 class ServiceBusSession(BaseSession):

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters import like, operators, syntax, system_properties, values
+from bendybus.domain.filters import operators, syntax, values
 from bendybus.domain.filters.values import FilterError, Value
 from bendybus.domain.filters.view import MessageView
 
@@ -124,7 +124,7 @@ class Compiler:
         if pattern.value is None or (escape is not None and escape.value is None):
             return _unknown_like(operand)
         try:
-            matches = like.compiled(
+            matches = operators.like(
                 _text("a pattern of LIKE", pattern.value),
                 None if escape is None else _text("ESCAPE", escape.value),
             )
@@ -146,7 +146,7 @@ class Compiler:
             character = None if escape is None else escape(view)
             if value is None or wanted is None or (escape is not None and character is None):
                 return None
-            matches = like.compiled(
+            matches = operators.like(
                 _text("a pattern of LIKE", wanted),
                 None if character is None else _text("ESCAPE", character),
             )
@@ -171,7 +171,7 @@ def property_value(node: syntax.Property) -> Expression:
     if node.scope is syntax.Scope.USER:
         name = values.fold(node.name)
         return lambda view: view.user.get(name)
-    found = system_properties.find(node.name)
+    found = syntax.find(node.name)
     if found is None:
         return _no_such_property(node.name)
     canonical = found.name
@@ -182,7 +182,7 @@ def _no_such_property(name: str) -> Expression:
     def fail(view: MessageView) -> Value:
         raise FilterError(
             f"sys.{name}: there is no such system property. "
-            f"The system properties are {system_properties.names()}."
+            f"The system properties are {syntax.names()}."
         )
 
     return fail

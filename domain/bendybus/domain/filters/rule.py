@@ -13,10 +13,9 @@ from typing import Final
 from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, QuotaExceeded
 from bendybus.domain.filters import conditions, values
-from bendybus.domain.filters.changes import Changes, CompiledAction, UserChange
 from bendybus.domain.filters.conditions import CompiledFilter
 from bendybus.domain.filters.values import Value
-from bendybus.domain.filters.view import MessageView
+from bendybus.domain.filters.view import Changes, CompiledAction, MessageView, UserChange
 
 # The rule that a subscription gets when it is made without one.
 DEFAULT_NAME: Final = "$Default"
@@ -220,18 +219,18 @@ _Parameters = tuple[tuple[str, type, Value], ...]
 @functools.lru_cache(limits.COMPILED_TEXTS_MAX)
 def _sql_filter(text: str, parameters: _Parameters) -> CompiledFilter:
     # Here, because only a process that compiles SQL pays for importing the language.
-    from bendybus.domain.filters import sql_filter
+    from bendybus.domain.filters import sql_text
 
     given = {name: value for name, _, value in parameters}
-    return sql_filter.compiled(text, given, _SQL_FILTER)
+    return sql_text.compiled_filter(text, given, _SQL_FILTER)
 
 
 @functools.lru_cache(limits.COMPILED_TEXTS_MAX)
 def _sql_action(text: str, parameters: _Parameters) -> CompiledAction:
-    from bendybus.domain.filters import sql_action
+    from bendybus.domain.filters import sql_text
 
     given = {name: value for name, _, value in parameters}
-    return sql_action.compiled(text, given, _SQL_ACTION)
+    return sql_text.compiled_action(text, given, _SQL_ACTION)
 
 
 def _hashable(given: Mapping[str, Value]) -> _Parameters:

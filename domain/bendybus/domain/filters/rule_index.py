@@ -10,17 +10,20 @@ are a path in a tree of tables:
 A message follows the paths that its properties open. So the cost is that of the rules whose
 conditions it fits, and not of the others, however many there are; filters without a condition,
 such as price > 5, are at the root and evaluated for every message.
+
+Rules that have nothing to evaluate match wherever a message comes by, so the places that it comes
+by, and the rules that were evaluated, name what it makes. The copies of a name are arranged once.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Hashable, Iterator
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Hashable, Iterator
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bendybus.domain import limits, steps
 from bendybus.domain.errors import EntityAlreadyExists, EntityNotFound, QuotaExceeded
 from bendybus.domain.filters import conditions, values
-from bendybus.domain.filters.conditions import Condition
+from bendybus.domain.filters.conditions import CompiledFilter, Condition
 from bendybus.domain.filters.rule import CompiledRule, Rule, SqlFilter
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.filters.view import MessageView
@@ -30,6 +33,9 @@ from bendybus.domain.steps import Steps
 S = TypeVar("S", bound=Hashable)
 # What looking at a filter or a place costs beside what is evaluated.
 _LOOK_STEPS: Final = 2
+# Copies that are kept arranged, for each rule and beside that.
+_KNOWN_PER_RULE: Final = 2
+_KNOWN_SPARE: Final = 100
 
 
 class Copy(NamedTuple, Generic[S]):
@@ -38,6 +44,13 @@ class Copy(NamedTuple, Generic[S]):
     subscription: S
     # None: the message as it is. Else the rule whose `changes` the copy has.
     rule: CompiledRule | None
+
+
+class Outcome(tuple[Copy[S], ...], Generic[S]):
+    """The copies of a message; the same object for messages that make the same copies."""
+
+    # What the caller derives from it; lives no longer than the rules stay as they are.
+    arranged: Any = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +66,7 @@ class Failure(Generic[S]):
 class Matches(Generic[S]):
     """What becomes of a message, in the order in which the rules were added."""
 
-    copies: tuple[Copy[S], ...]
+    copies: Outcome[S]
     failures: tuple[Failure[S], ...] = ()
 
 
@@ -64,6 +77,9 @@ class RuleIndex(Generic[S]):
         self._entries: dict[S, dict[str, _Entry[S]]] = {}
         self._root: _Node[S] = _Node()
         self._orders: Final = itertools.count()
+        # By places and evaluated rules that a message fits; and how many copies these are.
+        self._known: dict[tuple[_Node[S] | _Entry[S], ...], Outcome[S]] = {}
+        self._known_copies = 0
         self.sql_filter_count = 0
         self.correlation_filter_count = 0
 
@@ -85,6 +101,7 @@ class RuleIndex(Generic[S]):
         self._count(rule, 1)
         if rule.filter is not conditions.NOTHING:
             _add(self._root, entry)
+        self.forget_outcomes()
 
     def remove(self, subscription: S, name: str) -> Rule:
         """Remove a rule and return it. Raises EntityNotFound."""
@@ -97,12 +114,18 @@ class RuleIndex(Generic[S]):
         self._count(entry.rule, -1)
         if entry.rule.filter is not conditions.NOTHING:
             _remove(self._root, entry)
+        self.forget_outcomes()
         return entry.rule.rule
 
     def remove_subscription(self, subscription: S) -> None:
         """Remove all rules of a subscription, if it has any."""
         for name in list(self._entries.get(subscription, ())):
             self.remove(subscription, name)
+
+    def forget_outcomes(self) -> None:
+        """Arrange all copies again: the rules, or something of a subscription, have changed."""
+        self._known.clear()
+        self._known_copies = 0
 
     @property
     def count(self) -> int:
@@ -123,27 +146,53 @@ class RuleIndex(Generic[S]):
 
     def matching(self, view: MessageView) -> Steps[Matches[S]]:
         """Do what `match` does, in steps. The rules must not change before the last one."""
-        found: list[_Entry[S]] = []
+        name: list[_Node[S] | _Entry[S]] = []
         failed: list[tuple[int, Failure[S]]] = []
         cost = 0
-        for entries in _open(self._root, view):
-            for entry in entries:
+        for node in _open(self._root, view):
+            if node.certain:
+                name.append(node)
+            for entry in node.evaluated.values():
                 cost += _LOOK_STEPS + entry.rule.filter.steps
                 if cost >= steps.STOP_STEPS:
                     yield
                     cost = 0
                 try:
                     if entry.rule.filter.rest_matches(view):
-                        found.append(entry)
+                        name.append(entry)
                 except FilterError as error:
                     failed.append((entry.order, Failure(entry.subscription, entry.rule, error)))
             cost += _LOOK_STEPS
             if cost >= steps.STOP_STEPS:
                 yield
                 cost = 0
-        found.sort(key=_order_of)
+        copies = self._known.get(tuple(name))
+        if copies is None:
+            copies = yield from self._arrange(tuple(name))
+        if not failed:
+            return Matches(copies)
         failed.sort(key=lambda each: each[0])
-        return Matches(tuple(_copies(found)), tuple(failure for _, failure in failed))
+        return Matches(copies, tuple(failure for _, failure in failed))
+
+    def _arrange(self, name: "tuple[_Node[S] | _Entry[S], ...]") -> Steps[Outcome[S]]:
+        """Put the copies of all rules that match in order, and keep them."""
+        found: list[_Entry[S]] = []
+        cost = 0
+        for each in name:
+            for entry in (each,) if isinstance(each, _Entry) else each.certain.values():
+                found.append(entry)
+                cost += _LOOK_STEPS
+                if cost >= steps.STOP_STEPS:
+                    cost = 0
+                    yield
+        found.sort(key=_order_of)
+        made = Outcome(_copies(found))
+        # In proportion to the rules themselves.
+        if self._known_copies > _KNOWN_PER_RULE * self.count + _KNOWN_SPARE:
+            self.forget_outcomes()
+        self._known[name] = made
+        self._known_copies += 1 + len(made)
+        return made
 
     def _check_new(self, subscription: S, name: str) -> None:
         if name in self._entries.get(subscription, ()):
@@ -184,19 +233,24 @@ class _Entry(Generic[S]):
 class _Node(Generic[S]):
     """A place in the tree. Tables: property → key of its value → next place."""
 
-    __slots__ = ("entries", "system", "user")
+    __slots__ = ("certain", "evaluated", "system", "user")
 
     def __init__(self) -> None:
-        self.entries: dict[int, _Entry[S]] = {}
+        # Rules that match here, and those with a rest to evaluate; by order.
+        self.certain: dict[int, _Entry[S]] = {}
+        self.evaluated: dict[int, _Entry[S]] = {}
         self.system: dict[str, dict[Hashable, _Node[S]]] = {}
         self.user: dict[str, dict[Hashable, _Node[S]]] = {}
 
     def tables(self, condition: Condition) -> "dict[str, dict[Hashable, _Node[S]]]":
         return self.system if condition.system else self.user
 
+    def entries(self, compiled: CompiledFilter) -> "dict[int, _Entry[S]]":
+        return self.certain if compiled.rest is None else self.evaluated
+
     @property
     def is_empty(self) -> bool:
-        return not (self.entries or self.system or self.user)
+        return not (self.certain or self.evaluated or self.system or self.user)
 
 
 def _add(root: _Node[S], entry: _Entry[S]) -> None:
@@ -207,7 +261,7 @@ def _add(root: _Node[S], entry: _Entry[S]) -> None:
         if found is None:
             found = table[condition.key] = _Node()
         node = found
-    node.entries[entry.order] = entry
+    node.entries(entry.rule.filter)[entry.order] = entry
 
 
 def _remove(root: _Node[S], entry: _Entry[S]) -> None:
@@ -215,7 +269,7 @@ def _remove(root: _Node[S], entry: _Entry[S]) -> None:
     for condition in entry.rule.filter.conditions:
         way.append((node, condition))
         node = node.tables(condition)[condition.name][condition.key]
-    del node.entries[entry.order]
+    del node.entries(entry.rule.filter)[entry.order]
     for above, condition in reversed(way):
         if not node.is_empty:
             return
@@ -226,12 +280,12 @@ def _remove(root: _Node[S], entry: _Entry[S]) -> None:
         node = above
 
 
-def _open(root: _Node[S], view: MessageView) -> Iterator[Collection[_Entry[S]]]:
-    """Yield the entries whose conditions a message fits, place by place."""
+def _open(root: _Node[S], view: MessageView) -> Iterator[_Node[S]]:
+    """Yield the places whose conditions a message fits."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        yield node.entries.values()
+        yield node
         for name, table in node.system.items():
             value = view.system(name)
             if value is not None and (found := table.get(values.key(value))) is not None:

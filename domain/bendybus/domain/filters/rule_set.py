@@ -1,13 +1,18 @@
-"""The rules of one subscription: what they may be together, and how one of them changes.
+"""The rules of one subscription: what they may be together, how one changes, how they are stored.
 
 Names are unique without regard to case. Filters and actions are checked by compiling them, which
 takes long for many: `check` compiles only those that differ from the ones that were checked before.
+
+The catalogue's entries hold rules as values of JSON. A value of JSON is itself; other kinds are
+objects with one member that names the kind, and text.
 """
 
+import base64
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 from bendybus.domain import limits, subscription_name
 from bendybus.domain.errors import (
@@ -17,10 +22,21 @@ from bendybus.domain.errors import (
     QuotaExceeded,
 )
 from bendybus.domain.filters import rule as rules
-from bendybus.domain.filters.rule import CorrelationFilter, Rule, SqlFilter
+from bendybus.domain.filters.rule import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    Rule,
+    SqlFilter,
+    SqlRuleAction,
+    TrueFilter,
+)
+from bendybus.domain.filters.values import Timestamp, Value
 
 # What a subscription has that is created without rules.
 DEFAULT: Final = (Rule(rules.DEFAULT_NAME),)
+# Of a value that is neither text nor binary, and of a rule without its texts.
+_FIXED_CHARS: Final = 16
 
 
 class RuleAction(StrEnum):
@@ -143,5 +159,80 @@ def size(rule: Rule) -> int:
     return count
 
 
-# Of a value that is neither text nor binary, and of a rule without its texts.
-_FIXED_CHARS: Final = 16
+def rule_to_json(rule: Rule) -> dict[str, Any]:
+    """Return a rule as values of JSON."""
+    made: dict[str, Any] = {"name": rule.name, "filter": _filter_to_json(rule.filter)}
+    if rule.action is not None:
+        made["action"] = _sql_to_json(rule.action)
+    if rule.created_at_ms:
+        made["created_at_ms"] = rule.created_at_ms
+    return made
+
+
+def rule_from_json(stored: Mapping[str, Any]) -> Rule:
+    """Return the rule that was stored."""
+    action = stored.get("action")
+    return Rule(
+        stored["name"],
+        _filter_from_json(stored["filter"]),
+        None if action is None else SqlRuleAction(action["sql"], _values_from_json(action)),
+        stored.get("created_at_ms", 0),
+    )
+
+
+def _filter_to_json(given: Filter) -> Any:
+    match given:
+        case TrueFilter():
+            return True
+        case FalseFilter():
+            return False
+        case SqlFilter():
+            return _sql_to_json(given)
+        case CorrelationFilter(properties=properties):
+            texts = {name: getattr(given, name) for name in rules.SYSTEM_PROPERTIES}
+            made = {name: text for name, text in texts.items() if text is not None}
+            return {"correlation": made, "values": _values_to_json(properties)}
+
+
+def _filter_from_json(stored: Any) -> Filter:
+    if isinstance(stored, bool):
+        return TrueFilter() if stored else FalseFilter()
+    if "sql" in stored:
+        return SqlFilter(stored["sql"], _values_from_json(stored))
+    return CorrelationFilter(**stored["correlation"], properties=_values_from_json(stored))
+
+
+def _sql_to_json(given: SqlFilter | SqlRuleAction) -> dict[str, Any]:
+    return {"sql": given.sql_expression, "values": _values_to_json(given.parameters)}
+
+
+def _values_to_json(values: Mapping[str, Value]) -> dict[str, Any]:
+    return {name: _value_to_json(value) for name, value in values.items()}
+
+
+def _values_from_json(stored: Mapping[str, Any]) -> dict[str, Value]:
+    return {name: _value_from_json(value) for name, value in stored["values"].items()}
+
+
+def _value_to_json(value: Value) -> Any:
+    match value:
+        case bytes():
+            return {"binary": base64.b64encode(value).decode()}
+        case UUID():
+            return {"uuid": str(value)}
+        case Timestamp(ms=ms):
+            return {"timestamp_ms": ms}
+        case _:
+            return value
+
+
+def _value_from_json(stored: Any) -> Value:
+    match stored:
+        case {"binary": text}:
+            return base64.b64decode(text)
+        case {"uuid": text}:
+            return UUID(text)
+        case {"timestamp_ms": ms}:
+            return Timestamp(ms)
+        case _:
+            return stored  # type: ignore[no-any-return]

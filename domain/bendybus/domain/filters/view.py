@@ -1,8 +1,8 @@
-"""What a filter sees of a message: its properties, never its body."""
+"""What a filter sees of a message, never its body; and what an action changes in its copy of it."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from bendybus.domain.filters.values import Value, folded
@@ -16,7 +16,7 @@ class MessageView(Protocol):
         """Application properties by folded name (`values.folded`)."""
 
     def system(self, name: str) -> Value:
-        """Return a property of `system_properties.ALL`, by its exact name; None: not set."""
+        """Return a property of `syntax.ALL`, by its exact name; None: not set."""
 
     def new_id(self) -> UUID:
         """Return a random UUID, for newid()."""
@@ -42,3 +42,33 @@ class Properties:
     def new_id(self) -> UUID:
         """Return the next UUID of the source."""
         return self.id_source()
+
+
+class UserChange(NamedTuple):
+    """A changed application property. `name`: as in the action, for one that is new."""
+
+    name: str
+    value: Value
+    removed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs in a copy."""
+
+    # By folded name.
+    user: Mapping[str, UserChange]
+    # By the names of `syntax.ALL`; None: not set.
+    system: Mapping[str, Value]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompiledAction:
+    """An action that is ready to be applied."""
+
+    # Returns what the action makes of a message. Raises FilterError.
+    changes: Callable[[MessageView], Changes]
+    # SessionId and PartitionKey, if the action sets them: not possible in a partitioned topic.
+    keys: frozenset[str]
+    # What the changes may cost: see `cost`.
+    steps: int

@@ -9,8 +9,8 @@ from bendybus.domain.errors import BusError, RetryableError
 from bendybus.domain.message_state import ACTIVE_ONLY, MessageState
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.upstreams import message_calls
-from bendybus.frontend.upstreams.message_calls import Repeatable, Target
+from bendybus.frontend.upstreams import unary_calls
+from bendybus.frontend.upstreams.unary_calls import Repeatable, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ async def delete_messages(front_end: FrontEnd, request: BatchDelete) -> int:
     name = Repeatable(request.operation_id, request.age_ms)
 
     async def delete(partition: int, most: int, *, only_known: bool = False) -> int:
-        return await message_calls.delete_messages(
+        return await unary_calls.delete_messages(
             front_end.upstreams[partition],
             target,
             name,

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from bendybus.domain import bounds, errors, message_access, sequence_number
 from bendybus.domain.message_access import Access
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, fan_out
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.upstreams import message_calls
-from bendybus.frontend.upstreams.message_calls import Repeatable, Target
+from bendybus.frontend.upstreams import unary_calls
+from bendybus.frontend.upstreams.unary_calls import Repeatable, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ async def cancel_scheduled(front_end: FrontEnd, asked: Operation) -> None:
     await fan_out.gather(
         front_end.upstreams,
         by_partition,
-        lambda upstream: message_calls.cancel_scheduled(
+        lambda upstream: unary_calls.cancel_scheduled(
             upstream, target, asked.name, numbers=by_partition[upstream.partition]
         ),
         what="sequence_numbers",
@@ -61,7 +61,7 @@ async def receive_deferred(
     answers = await fan_out.gather(
         front_end.upstreams,
         by_partition,
-        lambda upstream: message_calls.receive_deferred(
+        lambda upstream: unary_calls.receive_deferred(
             upstream,
             target,
             asked.name,

@@ -58,23 +58,27 @@ class ConnectionFlow:
     def handed(self, size_bytes: int) -> None:
         """Count what waits to be read."""
         self._unread_bytes += size_bytes
-        self._total.count(size_bytes)
-        if not self.paused and self.behind():
+        self._total.unread_bytes += size_bytes
+        if self._unread_bytes >= UNREAD_BYTES_MIN and not self.paused and self.behind():
             self.paused = True
             self._total.pause(self)
 
     def read(self, size_bytes: int) -> None:
         """Uncount what was read, or whose stream has ended."""
         self._unread_bytes -= size_bytes
-        self._total.count(-size_bytes)
+        total = self._total
+        total.unread_bytes -= size_bytes
         if self.paused and not self.behind():
             self.go_on()
+        if total.unread_bytes < ALL_UNREAD_BYTES_MAX <= total.unread_bytes + size_bytes:
+            total.go_on()
 
     def behind(self) -> bool:
         """Whether so much is unread that there must not be more."""
         if self._unread_bytes >= UNREAD_BYTES_MAX:
             return True
-        return self._unread_bytes >= UNREAD_BYTES_MIN and self._total.crowded()
+        crowded = self._total.unread_bytes >= ALL_UNREAD_BYTES_MAX
+        return crowded and self._unread_bytes >= UNREAD_BYTES_MIN
 
     def go_on(self) -> None:
         """End the pause."""
@@ -172,7 +176,8 @@ class FlowControl:
     def __init__(self, source: Pausable | None = None) -> None:
         self._source = source
         self._connections: dict[Any, tuple[ConnectionFlow, int]] = {}
-        self._unread_bytes = 0
+        # Of all; from ALL_UNREAD_BYTES_MAX on, only connections that have read nearly all go on.
+        self.unread_bytes = 0
         # In order.
         self._paused: dict[ConnectionFlow, None] = {}
 
@@ -189,23 +194,11 @@ class FlowControl:
             if users > 1:
                 self._connections[owner] = (connection, users - 1)
 
-    def count(self, size_bytes: int) -> None:
-        """Count what all have not read; connections that waited only for others go on."""
-        crowded = self.crowded()
-        self._unread_bytes += size_bytes
-        if crowded and not self.crowded():
-            for connection in list(self._paused):
-                if not connection.behind():
-                    connection.go_on()
-
-    @property
-    def unread_bytes(self) -> int:
-        """What all have not read."""
-        return self._unread_bytes
-
-    def crowded(self) -> bool:
-        """Whether there is room only for connections that have read nearly everything."""
-        return self._unread_bytes >= ALL_UNREAD_BYTES_MAX
+    def go_on(self) -> None:
+        """End the pauses of connections that waited only for others to read."""
+        for connection in list(self._paused):
+            if not connection.behind():
+                connection.go_on()
 
     def pause(self, connection: ConnectionFlow) -> None:
         """Hand nothing to a connection for now."""

@@ -129,12 +129,14 @@ class FrontEnd:
     def send_stream_lost(self, partition: int, why: str) -> None:
         """Let frames go elsewhere."""
         self.sends.lost(partition, why)
+        self.copies.changed()
 
     def deliver_stream_lost(self, partition: int, why: str) -> None:
         """Forget what the partition had reserved."""
         self.settles.lost(partition, why)
         self.receives.lost(partition)
         self.sessions.lost(partition)
+        self.copies.changed()
 
     def deliver_stream_moving(self, partition: int) -> None:
         """Ask again on the next stream for what was asked for on this one."""
@@ -144,6 +146,7 @@ class FrontEnd:
     def stalled(self, partition: int, why: str) -> None:
         """Give up on what only this partition could store."""
         self.sends.stalled(partition, why)
+        self.copies.changed()
 
     def back(self, partition: int) -> None:
         """Ask the partition for messages again, and bring it up to date."""

@@ -91,9 +91,14 @@ class EntityManager:
             outcomes = await self._copies.copy(entity)
         missing = [partition for partition in entity.partitions() if outcomes.get(partition)]
         if missing:
+            why = "could not be reached; they take it when they are back."
+            for partition in missing:
+                error = outcomes[partition]
+                if error is not None and not error.retryable:
+                    why = f"did not apply it; partition {partition} says: {error.message}"
             raise errors.PartitionUnavailable(
-                f"{entity.title}: the change is recorded, but partitions {missing} could "
-                "not be reached; they take it when they are back. Repeat the call to confirm.",
+                f"{entity.title}: the change is recorded, but partitions {missing} {why} "
+                "Repeat the call to confirm.",
                 metadata={
                     "entity": entity.name,
                     "partitions": ",".join(map(str, missing)),

@@ -13,13 +13,13 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bendybus.domain import bounds, limits, message_access, sequence_number, session_access
+from bendybus.domain import bounds, limits, message_access, sequence_number
 from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.upstreams import message_calls
-from bendybus.frontend.upstreams.message_calls import Target
+from bendybus.frontend.upstreams import unary_calls
+from bendybus.frontend.upstreams.unary_calls import Target
 from bendybus.frontend.upstreams.upstream import Upstream
 
 _VERSION: Final = b"\x01"
@@ -58,7 +58,7 @@ async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
     )
     partitions: Sequence[int] = entity.partitions()
     if request.session_id is not None:
-        session_access.check(entity, request.sub_queue, by_session=True)
+        message_access.check_session(entity, request.sub_queue, by_session=True)
         bounds.check_text("session_id", request.session_id, limits.KEY_CHARS_MAX)
         partitions = (entity.partition_of(request.session_id),)
     asked = [p for p in partitions if positions[p] != SKIP]
@@ -81,7 +81,7 @@ Ask = Callable[[Upstream], Coroutine[None, None, columns.DeliveredBatch]]
 def _asking(
     request: Peek, target: Target, positions: Sequence[int], count: int, size_bytes: int
 ) -> Ask:
-    return lambda upstream: message_calls.peek(
+    return lambda upstream: unary_calls.peek(
         upstream,
         target,
         from_number=positions[upstream.partition],

@@ -5,11 +5,11 @@ import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import errors, forwarding, limits, message_access, session_access
+from bendybus.domain import errors, forwarding, limits, message_access
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, lease
 from bendybus.frontend.core.credit import Credit
@@ -73,7 +73,7 @@ class ReceiveDispatcher:
         Raises EntityNotFound, EntityDisabled, InvalidArgument.
         """
         entity = find_receivable(self.directory, source.entity)
-        session_access.check(entity, source.sub_queue, by_session=False)
+        message_access.check_session(entity, source.sub_queue, by_session=False)
         forwarding.check_receives(entity, source.sub_queue)
         shared = self._caches.get((entity.uid, source.sub_queue, source.mode, b""))
         if shared is None:

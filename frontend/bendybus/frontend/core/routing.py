@@ -121,7 +121,8 @@ def route(
     units = _units(keys.count, group_sizes)
     if not entity.partitioned:
         return Routed([Part(units, entity.home_partition, entity.home_partition)], [])
-    if not (keys.partition_keys or keys.session_ids or _keyed_by_id(entity, keys)):
+    by_id = keys.message_ids and entity.description.requires_duplicate_detection
+    if not (keys.partition_keys or keys.session_ids or by_id):
         return Routed(_Dealing(lane, run, entity.partition_count).deal(units, offsets), [])
     routed = Routed([], [])
     by_partition: dict[int, list[Unit]] = {}
@@ -149,8 +150,6 @@ def effective_keys(entity: Entity, keys: Keys) -> list[str | None]:
 
 def without_faults(routed: Routed, faults: Mapping[int, BusError]) -> Routed:
     """Refuse the units that have a faulty message; `faults` is by the message's index."""
-    if not faults:
-        return routed
     kept: list[Part] = []
     for part in routed.parts:
         good = []
@@ -216,10 +215,6 @@ class _Dealing(NamedTuple):
                 chosen += units[start:stop]
             parts.append(Part(chosen, None, (lane + turn) % partition_count, spans))
         return parts
-
-
-def _keyed_by_id(entity: Entity, keys: Keys) -> bool:
-    return entity.description.requires_duplicate_detection and bool(keys.message_ids)
 
 
 def _units(count: int, group_sizes: Sequence[int]) -> list[Unit]:

@@ -148,7 +148,7 @@ class SendDispatcher:
     # From partitions
 
     def answered(self, answer: send_frames.Answer) -> None:
-        """Take a partition's answer."""
+        """Take a partition's answer to a frame."""
         now = now_ms()
         if answer.error is not None:
             actions = self._attempts.refused(answer.frame_id, answer.error, now)
@@ -188,8 +188,8 @@ class SendDispatcher:
         if entity.orphaned and not request.age_ms:
             # A repeat goes on to the partition: it may be stored already, and is then answered so.
             raise lifecycle.refuse_sends(entity.name, entity.kind)
-        count = columns.count(request.messages)
-        if not 0 < count <= limits.FRAME_MESSAGES_MAX:
+        keys = columns.keys(request.messages)
+        if not 0 < keys.count <= limits.FRAME_MESSAGES_MAX:
             raise errors.InvalidArgument(
                 "messages", f"a frame holds 1 to {limits.FRAME_MESSAGES_MAX} messages."
             )
@@ -220,25 +220,27 @@ class SendDispatcher:
             tag=tag,
             entity=entity,
             data=request.messages,
-            count=count,
+            count=keys.count,
             deadline_ms=now_ms() + (request.timeout_ms or limits.SEND_TIMEOUT_MS_DEFAULT),
             age_ms=request.age_ms,
             producer_id=producer_id,
             producer_sequence=sequence,
-            offsets=routing.offsets_of(request.positions, count, request.group_sizes),
         )
+        if request.positions:
+            # A repeat of some units of a frame.
+            frame.offsets = routing.offsets_of(request.positions, keys.count, request.group_sizes)
         turn = sequence if request.lane is None else request.lane
         lane = routing.first_choice(entity, producer_id, turn)
         routed = routing.route(
             entity,
-            columns.keys(request.messages),
+            keys,
             request.group_sizes,
             lane=lane,
             split=request.split_by_partition_key,
             offsets=frame.offsets,
             run=request.run or routing.RUN,
         )
-        return frame, routing.without_faults(routed, faults)
+        return frame, routing.without_faults(routed, faults) if faults else routed
 
     def _check_split(self, request: SendRequest) -> None:
         """Raise MessageSizeExceeded for a unit that is too large, though its pieces are not."""
@@ -271,8 +273,11 @@ class SendDispatcher:
                 asyncio.get_running_loop().call_soon(late, "a send was not answered in time")
 
     def _transmit(self, attempt: Attempt) -> Sequence[Action]:
-        upstream = self._upstreams[attempt.partition]
-        if upstream.sends.put(_frame_of(attempt, self._fresh(attempt.frame.entity), upstream)):
+        upstream, entity = self._upstreams[attempt.partition], attempt.frame.entity
+        if attempt.last_error is not None:
+            # As it is known now: what was refused may need a newer generation.
+            entity = self._directory.by_uid(entity.uid) or entity
+        if upstream.sends.put(_frame_of(attempt, entity, upstream)):
             return ()
         error = errors.ServerBusy(
             f"partition {attempt.partition}: request queue is full. Retry.",
@@ -280,10 +285,6 @@ class SendDispatcher:
             metadata={"partition": str(attempt.partition)},
         )
         return self._attempts.refused(attempt.attempt_id, error, now_ms())
-
-    def _fresh(self, entity: Entity) -> Entity:
-        """Return the entity as it is known now: a retry may need a newer generation."""
-        return self._directory.by_uid(entity.uid) or entity
 
     def _finish(self, frame: Frame) -> None:
         tag: _Tag = frame.tag

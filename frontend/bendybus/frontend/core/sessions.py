@@ -13,10 +13,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from bendybus.domain import bounds, errors, limits, message_access, session_access
+from bendybus.domain import bounds, errors, limits, message_access
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, lease, receive
 from bendybus.frontend.core.lease import Lease, SessionLease
@@ -30,8 +30,8 @@ from bendybus.frontend.core.session_accepts import (
     partition_of,
 )
 from bendybus.frontend.core.shared_cache import CacheHost, SharedCache
-from bendybus.frontend.upstreams import deliver_frames, message_calls
-from bendybus.frontend.upstreams.message_calls import SessionCounts, Target
+from bendybus.frontend.upstreams import deliver_frames, unary_calls
+from bendybus.frontend.upstreams.unary_calls import SessionCounts, Target
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 
 # The least time that partitions have to offer a session.
@@ -173,7 +173,7 @@ class SessionDispatcher:
         first = False
         while True:
             entity = receive.find_receivable(self._receives.directory, name)
-            session_access.check(entity, sub_queue, by_session=True)
+            message_access.check_session(entity, sub_queue, by_session=True)
             if session_id is None:
                 offer = await self._offers.any_of(entity, until_s, first=first)
             else:
@@ -337,12 +337,12 @@ class SessionDispatcher:
     async def state(self, name: str, token: bytes) -> bytes | None:
         """Return what is kept for a session, None: nothing. Raises SessionLockLost."""
         upstream, target = self._located(name, token)
-        return await message_calls.session_state(upstream, target, token)
+        return await unary_calls.session_state(upstream, target, token)
 
     async def keep(self, name: str, token: bytes, state: bytes | None) -> None:
         """Keep something for a session, None: nothing any more. Raises SessionLockLost."""
         upstream, target = self._located(name, token)
-        await message_calls.set_session_state(upstream, target, token, state)
+        await unary_calls.set_session_state(upstream, target, token, state)
 
     async def page(
         self, name: str, size: int, page_token: bytes, state_updated_after_ms: int
@@ -355,7 +355,7 @@ class SessionDispatcher:
         async def listed(
             upstream: Upstream, target: Target, sessions: int, place: bytes
         ) -> tuple[Sequence[str], bytes]:
-            found, following = await message_calls.list_sessions(
+            found, following = await unary_calls.list_sessions(
                 upstream,
                 target,
                 sessions=sessions,
@@ -374,7 +374,7 @@ class SessionDispatcher:
         async def counted(
             upstream: Upstream, target: Target, sessions: int, place: bytes
         ) -> tuple[Sequence[SessionCounts], bytes]:
-            found, following = await message_calls.count_sessions(
+            found, following = await unary_calls.count_sessions(
                 upstream, target, sessions=sessions, after=place or None
             )
             return found, following or b""
@@ -394,7 +394,7 @@ class SessionDispatcher:
         """
         entity = self._receives.directory.find(name)
         message_access.check(entity, message_access.Access.RECEIVE)
-        session_access.check(entity, SubQueue.MAIN, by_session=True)
+        message_access.check_session(entity, SubQueue.MAIN, by_session=True)
         bounds.check_number("page_size", size, PAGE_MAX)
         if len(page_token) > _PAGE_TOKEN_BYTES_MAX:
             raise errors.InvalidArgument("page_token", "is not valid for this call.")

@@ -8,7 +8,7 @@ from bendybus.domain import errors
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.lease import Lease, SessionLease, lease_of_messages
 from bendybus.frontend.core.partition_asks import (

@@ -22,7 +22,6 @@ from bendybus.domain import (
     lock_token,
     message_access,
     partitioning,
-    session_access,
     transactions,
 )
 from bendybus.domain.directory import Directory
@@ -33,8 +32,8 @@ from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
 from bendybus.frontend.core.metrics import Metrics
-from bendybus.frontend.upstreams import transaction_calls
-from bendybus.frontend.upstreams.transaction_calls import (
+from bendybus.frontend.upstreams import unary_calls
+from bendybus.frontend.upstreams.unary_calls import (
     Answer,
     Part,
     Result,
@@ -175,7 +174,7 @@ def _with_messages(facts: _Facts, entity: Entity, messages: columns.MessageBatch
     if not count:
         raise errors.InvalidArgument("messages", "the send is empty; send at least one message.")
     if entity.description.requires_session and not columns.all_in_sessions(messages):
-        raise session_access.missing(entity)
+        raise message_access.missing_session(entity)
     # Checked also on a plain entity: what contradicts itself is refused whatever it is sent to.
     effective = set(routing.effective_keys(entity, columns.keys(messages)))
     keys = facts.keys | effective if entity.partitioned else facts.keys
@@ -419,7 +418,7 @@ class TransactionDispatcher:
                 f"invalid lock token: this namespace has no partition {transaction.partition}.",
                 metadata={"partition": str(transaction.partition)},
             )
-        return await transaction_calls.transact(
+        return await unary_calls.transact(
             upstream,
             self._directory.by_uid(collected.uid) or collected,
             [self._as_known_now(operation.part) for operation in transaction.operations],

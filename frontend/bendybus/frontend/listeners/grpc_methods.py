@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.domain import forwarding, limits, subscription_name
-from bendybus.frontend.security.operations import RULES, Operation
+from bendybus.frontend.security.authenticator import RULES, Operation
 
 _SENDER: Final = "/bendybus.v1.SenderService/"
 _RECEIVER: Final = "/bendybus.v1.ReceiverService/"

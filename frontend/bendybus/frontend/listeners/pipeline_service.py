@@ -7,13 +7,13 @@ import grpc
 from bendybus.domain import message_state
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ACTIVE_ONLY
-from bendybus.frontend.core import drain, partition_ranges
+from bendybus.frontend.core import pipelines
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.core.partition_ranges import Place
+from bendybus.frontend.core.pipelines import Place
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.upstreams.pipeline_calls import Fenced, Lease, Settlement, Span
 from bendybus.v1 import pipeline_pb2, pipeline_pb2_grpc
-from bendybus.wire import message_heads, statuses
+from bendybus.wire import frame_forms, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -30,7 +30,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.DescribePartitionsResponse:
         """Say where each partition begins and ends."""
         with self._front_end.metrics.refusals(request.entity_path):
-            found = await partition_ranges.describe(
+            found = await pipelines.describe(
                 self._front_end, *request_values.entity_and_sub_queue(request.entity_path)
             )
         described = found.entity.description
@@ -53,7 +53,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.BrowsePartitionResponse:
         """Show a page of a range."""
         with self._front_end.metrics.refusals(request.entity_path):
-            page = await partition_ranges.browse(
+            page = await pipelines.browse(
                 self._front_end,
                 _place(request),
                 Span(
@@ -65,8 +65,8 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
                     request.without_bodies,
                 ),
             )
-        if not message_heads.read_by(context.invocation_metadata()):
-            message_heads.join(page.batch)
+        if not frame_forms.heads_read_by(context.invocation_metadata()):
+            frame_forms.join(page.batch)
         return page
 
     @statuses.unary
@@ -75,7 +75,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.GetSequenceNumberAtResponse:
         """Find the first message of a time."""
         with self._front_end.metrics.refusals(request.entity_path):
-            after = await partition_ranges.number_at(
+            after = await pipelines.number_at(
                 self._front_end, _place(request), request.enqueued_time_ms
             )
         return pipeline_pb2.GetSequenceNumberAtResponse(after=after)
@@ -86,7 +86,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.AcquireDrainLeaseResponse:
         """Take or renew a lease."""
         with self._front_end.metrics.refusals(request.entity_path):
-            held = await drain.acquire(
+            held = await pipelines.acquire(
                 self._front_end,
                 *request_values.entity_and_sub_queue(request.entity_path),
                 Lease(request.owner, request.duration_ms, request.epoch),
@@ -109,7 +109,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.ReleaseDrainLeaseResponse:
         """End a lease."""
         with self._front_end.metrics.refusals(request.entity_path):
-            await drain.release(
+            await pipelines.release(
                 self._front_end,
                 *request_values.entity_and_sub_queue(request.entity_path),
                 Lease(request.owner, 0, request.epoch),
@@ -122,7 +122,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.SettleRangeResponse:
         """Delete messages under a lease."""
         with self._front_end.metrics.refusals(request.entity_path):
-            deleted, more = await drain.settle(
+            deleted, more = await pipelines.settle(
                 self._front_end,
                 _place(request),
                 Settlement(
@@ -137,7 +137,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.SendFencedResponse:
         """Store messages of a producer, each once."""
         with self._front_end.metrics.refusals(request.entity_path):
-            stored = await partition_ranges.send_fenced(
+            stored = await pipelines.send_fenced(
                 self._front_end,
                 _place(request),
                 Fenced(
@@ -161,9 +161,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
     ) -> pipeline_pb2.GetProducerFenceResponse:
         """Say how far a producer came."""
         with self._front_end.metrics.refusals(request.entity_path):
-            found = await partition_ranges.fence(
-                self._front_end, _place(request), request.producer_id
-            )
+            found = await pipelines.fence(self._front_end, _place(request), request.producer_id)
         return pipeline_pb2.GetProducerFenceResponse(
             epoch=found.epoch, ordinal=found.ordinal, mark=found.mark
         )

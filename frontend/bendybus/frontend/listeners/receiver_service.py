@@ -22,8 +22,8 @@ from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import admission, batch_deletes, merged_frames, message_heads, statuses
-from bendybus.wire.admission import ADMITTED
+from bendybus.wire import batch_deletes, frame_forms, statuses, streams
+from bendybus.wire.streams import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # What a unary receive leaves of its call's time for the answer.
@@ -65,10 +65,13 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 connection.stream() as flow,
             ):
                 await context.send_initial_metadata(
-                    (ADMITTED, merged_frames.READS, admission.clock(now_ms()))
+                    (ADMITTED, frame_forms.READS_MERGED, streams.clock(now_ms()))
                 )
                 metadata = context.invocation_metadata()
-                merges, heads = merged_frames.read_by(metadata), message_heads.read_by(metadata)
+                merges, heads = (
+                    frame_forms.merged_read_by(metadata),
+                    frame_forms.heads_read_by(metadata),
+                )
                 async with ReceiverStream(
                     self._front_end, opened.caller, flow, merges=merges, heads=heads
                 ) as stream:
@@ -224,9 +227,9 @@ def _as_read(
     context: Context, batches: Iterable[message_pb2.DeliveredBatch]
 ) -> Iterable[message_pb2.DeliveredBatch]:
     """Return batches as the caller reads them: with heads, or with whole messages."""
-    if message_heads.read_by(context.invocation_metadata()):
+    if frame_forms.heads_read_by(context.invocation_metadata()):
         return batches
-    return map(message_heads.joined, batches)
+    return map(frame_forms.joined, batches)
 
 
 def _token(text: str) -> bytes:

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.frontend.core import settle
 from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
@@ -26,13 +26,13 @@ from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.sessions import LockedSession, SessionCache, SessionDispatcher
 from bendybus.frontend.core.settle import SettleOutcome, SettleRequest
 from bendybus.frontend.listeners import request_values
-from bendybus.frontend.security.authenticator import Caller
-from bendybus.frontend.security.operations import Operation
+from bendybus.frontend.security.authenticator import Caller, Operation
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2
-from bendybus.wire import merged_frames, message_heads, statuses
-from bendybus.wire.answer_queue import AnswerQueue
+from bendybus.wire import frame_forms, statuses
+from bendybus.wire.streams import AnswerQueue
 
+logger = logging.getLogger(__name__)
 # Settlements of one stream under way; the reader waits beyond that.
 SETTLES_MAX: Final = 256
 # How long a delivery waits for the outcome that it is to share a frame with.
@@ -80,7 +80,7 @@ class Answers(AnswerQueue[Answer]):
             answers = [entry]
             frame = _as_of_now(entry)
             if self._merges and len(self) and not frame.moving:
-                frame = merged_frames.merged(frame, functools.partial(self._take_small, answers))
+                frame = frame_forms.merged(frame, functools.partial(self._take_small, answers))
             yield frame, answers
             # The client took it off the wire, or there is room on the wire for it.
             size_bytes = sum(answer.size_bytes for answer in answers)
@@ -187,7 +187,7 @@ class ReceiverStream:
         try:
             async for request in requests:
                 heard()
-                for part in merged_frames.parts(request):
+                for part in frame_forms.parts(request):
                     await self._answers.room(ANSWERS_MAX)
                     if not self._answers.finishing:
                         await self._take(part)
@@ -298,7 +298,7 @@ class ReceiverStream:
             made = delivery.batches.add()
             made.CopyFrom(batch)
             if made.formats and not self._heads:
-                message_heads.join(made)
+                frame_forms.join(made)
         if handed.error is not None:
             delivery.error.CopyFrom(statuses.to_error(handed.error))
         size_bytes = delivery.ByteSize()
@@ -382,7 +382,6 @@ def to_failures(outcome: SettleOutcome) -> list[receiver_pb2.SettleFailure]:
     ]
 
 
-logger = logging.getLogger(__name__)
 Locked = Callable[[Entity, ReceiveMode, LockedSession], None]
 
 

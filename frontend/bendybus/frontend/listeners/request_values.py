@@ -5,7 +5,7 @@ from typing import Any, Final
 from bendybus.domain import bounds, errors
 from bendybus.domain import entity as entities
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 
 _DISPOSITIONS: Final = {int(each): each for each in Disposition}

@@ -15,12 +15,10 @@ from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams, OpenStream
-from bendybus.frontend.security.authenticator import Caller
-from bendybus.frontend.security.operations import Operation
+from bendybus.frontend.security.authenticator import Caller, Operation
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
-from bendybus.wire import admission, message_heads, statuses
-from bendybus.wire.admission import ADMITTED
-from bendybus.wire.answer_queue import AnswerQueue
+from bendybus.wire import frame_forms, statuses, streams
+from bendybus.wire.streams import ADMITTED, AnswerQueue
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # Answers that the client has not read; nothing more of it is read beyond that.
@@ -116,7 +114,8 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                     # Not answered: the client repeats it on its next stream.
                     continue
                 # The reader waits for its own client here, never for a partition.
-                await answers.room(ANSWERS_MAX)
+                if len(answers) >= ANSWERS_MAX:
+                    await answers.room(ANSWERS_MAX)
                 room = await connection.frame()
                 under_way += 1
                 connection.frames += 1
@@ -126,7 +125,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                     respond(request.frame_id, _busy())
 
         await context.send_initial_metadata(
-            (ADMITTED, message_heads.READS, admission.request_limit(self._request_bytes))
+            (ADMITTED, frame_forms.READS_HEADS, streams.request_limit(self._request_bytes))
         )
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: answers.finish())

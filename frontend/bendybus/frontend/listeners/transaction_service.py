@@ -14,12 +14,11 @@ from bendybus.frontend.core.transact import Commit, Open
 from bendybus.frontend.core.transact import Operation as Collected
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams
-from bendybus.frontend.security.authenticator import Caller
-from bendybus.frontend.security.operations import Operation
-from bendybus.frontend.upstreams.transaction_calls import Result, SendPart, SettlePart
+from bendybus.frontend.security.authenticator import Caller, Operation
+from bendybus.frontend.upstreams.unary_calls import Result, SendPart, SettlePart
 from bendybus.v1 import transaction_pb2, transaction_pb2_grpc
 from bendybus.wire import statuses
-from bendybus.wire.admission import ADMITTED
+from bendybus.wire.streams import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Request = transaction_pb2.TransactRequest

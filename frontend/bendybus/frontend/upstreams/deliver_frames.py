@@ -6,11 +6,11 @@ from typing import Any, Final, NamedTuple
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
-from bendybus.wire import entity_refs, statuses
+from bendybus.wire import entities, statuses
 
 Frame = partition_pb2.DeliverFramesRequest
 
@@ -110,7 +110,7 @@ def ask(
         partition=partition,
         ask=partition_pb2.Ask(
             ask_id=ask_id,
-            entity=entity_refs.to_proto(entity, sub_queue),
+            entity=entities.ref_to_proto(entity, sub_queue),
             receive_mode=MODES[mode],
             max_messages=messages,
             max_bytes=size_bytes,
@@ -129,7 +129,7 @@ def accept_session(
     receiver_id: bytes = b"",
 ) -> Frame:
     """Return the frame that asks a partition for a session; None: for any."""
-    ref = entity_refs.to_proto(entity, sub_queue)
+    ref = entities.ref_to_proto(entity, sub_queue)
     asked = partition_pb2.AcceptSession(
         ask_id=ask_id, entity=ref, session_id=session_id, receiver_id=receiver_id
     )

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import grpc
 
-from bendybus.wire import merged_frames, message_heads
+from bendybus.wire import frame_forms
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Outbox:
     def take_merged(self) -> Any | None:
         """Return the next frame with those that may go with it; None when there is none."""
         first = self.take()
-        return None if first is None else merged_frames.merged(first, self.take)
+        return None if first is None else frame_forms.merged(first, self.take)
 
     def mark(self) -> None:
         """End the stream when everything is written."""
@@ -190,13 +190,14 @@ class PartitionStream:
             while True:
                 request = take_next()
                 if request is not None:
-                    await call.write(message_heads.whole(request) if joins else request)
+                    await call.write(frame_forms.whole(request) if joins else request)
                     if self._waiting:
                         self._wake(self._outbox.room(Lane.WORK))
                 elif outbox.marked:
                     break
                 else:
-                    self._wake(self._outbox.room(Lane.WORK))
+                    if self._waiting:
+                        self._wake(self._outbox.room(Lane.WORK))
                     outbox.wake.clear()
                     await outbox.wake.wait()
             moved = True
@@ -205,8 +206,8 @@ class PartitionStream:
         try:
             await call.wait_for_connection()
             metadata = await call.initial_metadata()
-            merges = merged_frames.read_by(metadata)
-            joins = self._sends and not message_heads.read_by(metadata)
+            merges = frame_forms.merged_read_by(metadata)
+            joins = self._sends and not frame_forms.heads_read_by(metadata)
             self._show(True)
             self.fresh.set()
             writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")

@@ -5,19 +5,26 @@ The only module beside the streams that knows gRPC's errors; what calls it does 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from bendybus.domain import errors
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.frontend.upstreams.upstream import Upstream
+from bendybus.domain.message_state import MessageState, ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.upstreams import deliver_frames
+from bendybus.frontend.upstreams.deliver_frames import MODES
+from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 from bendybus.internal.v1 import entity_pb2, partition_pb2
-from bendybus.wire import catalogue, entities, statuses
+from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import batch_deletes, catalogue, entities, frame_forms, statuses
 
 # (stub of the partition's calls, its number) → the answer
 Make = Callable[[Any, int], Awaitable[Any]]
@@ -196,3 +203,332 @@ async def _answer(
         if type(found) in (errors.RetryableError, errors.ServiceTimeout):
             raise (unknown(upstream) if changes else unreachable(upstream)) from error
         raise found from error
+
+
+# Handed on as it is.
+SessionCounts = receiver_pb2.SessionCounts
+_READS = (frame_forms.READS_HEADS,)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The queue that a call is about, and how long the call may take."""
+
+    entity: Entity
+    sub_queue: SubQueue
+    timeout_s: float
+
+    @property
+    def ref(self) -> partition_pb2.EntityRef:
+        """The queue in the internal contract."""
+        return entities.ref_to_proto(self.entity, self.sub_queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatable:
+    """The name under which an operation may be repeated; empty: it may not."""
+
+    operation_id: bytes = b""
+    # Since the first try; 0: this is the first.
+    age_ms: int = 0
+
+
+async def peek(
+    upstream: Upstream,
+    target: Target,
+    *,
+    from_number: int,
+    messages: int,
+    size_bytes: int,
+    session_id: str | None = None,
+) -> message_pb2.DeliveredBatch:
+    """Return messages from a number on, without locks. Raises the domain error."""
+    request = partition_pb2.PeekRequest(
+        partition=upstream.partition,
+        entity=target.ref,
+        from_sequence_number=from_number,
+        max_messages=messages,
+        max_bytes=size_bytes,
+        session_id=session_id,
+    )
+    answer = await call(
+        upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s, metadata=_READS)
+    )
+    batch: message_pb2.DeliveredBatch = answer.batch
+    return batch
+
+
+async def receive_deferred(
+    upstream: Upstream,
+    target: Target,
+    name: Repeatable,
+    *,
+    mode: ReceiveMode,
+    numbers: Sequence[int],
+    session_token: bytes = b"",
+) -> message_pb2.DeliveredBatch:
+    """Lock deferred messages, or delete them; return them. Raises the domain error."""
+    request = partition_pb2.ReceiveDeferredRequest(
+        partition=upstream.partition,
+        entity=target.ref,
+        receive_mode=MODES[mode],
+        sequence_numbers=numbers,
+        operation_id=name.operation_id,
+        age_ms=name.age_ms,
+        session_token=session_token,
+    )
+    answer = await call(
+        upstream,
+        lambda calls, _: calls.ReceiveDeferred(request, timeout=target.timeout_s, metadata=_READS),
+        changes=True,
+    )
+    batch: message_pb2.DeliveredBatch = answer.batch
+    return batch
+
+
+async def cancel_scheduled(
+    upstream: Upstream, target: Target, name: Repeatable, *, numbers: Sequence[int]
+) -> None:
+    """Delete scheduled messages. Raises the domain error."""
+    request = partition_pb2.CancelScheduledMessagesRequest(
+        partition=upstream.partition,
+        entity=target.ref,
+        sequence_numbers=numbers,
+        operation_id=name.operation_id,
+        age_ms=name.age_ms,
+    )
+    await call(
+        upstream,
+        lambda calls, _: calls.CancelScheduledMessages(request, timeout=target.timeout_s),
+        changes=True,
+    )
+
+
+async def delete_messages(
+    upstream: Upstream,
+    target: Target,
+    name: Repeatable,
+    *,
+    messages: int,
+    enqueued_before_ms: int,
+    states: frozenset[MessageState],
+    only_known: bool = False,
+) -> int:
+    """Delete the oldest messages; return how many. Raises the domain error.
+
+    `only_known`: delete nothing, return how many the operation deleted before.
+    """
+    request = partition_pb2.DeleteMessagesRequest(
+        partition=upstream.partition,
+        entity=target.ref,
+        max_messages=messages,
+        operation_id=name.operation_id,
+        age_ms=name.age_ms,
+        only_known=only_known,
+    )
+    batch_deletes.write(request, states, enqueued_before_ms)
+    try:
+        answer = await call(
+            upstream,
+            lambda calls, _: calls.DeleteMessages(request, timeout=target.timeout_s),
+            changes=True,
+        )
+    except errors.InvalidArgument as error:
+        if request.states and error.field == "enqueued_before":
+            raise older(upstream) from error
+        raise
+    return int(answer.deleted)
+
+
+async def set_session_state(
+    upstream: Upstream, target: Target, token: bytes, state: bytes | None
+) -> None:
+    """Keep something for a session, or nothing. Raises the domain error."""
+    request = partition_pb2.SetSessionStateRequest(
+        partition=upstream.partition,
+        session_token=token,
+        state=state,
+        entity_uid=target.entity.uid,
+    )
+    await call(
+        upstream,
+        lambda calls, _: calls.SetSessionState(request, timeout=target.timeout_s),
+        changes=True,
+    )
+
+
+async def session_state(upstream: Upstream, target: Target, token: bytes) -> bytes | None:
+    """Return what is kept for a session. Raises the domain error."""
+    request = partition_pb2.GetSessionStateRequest(
+        partition=upstream.partition, session_token=token, entity_uid=target.entity.uid
+    )
+    answer = await call(
+        upstream, lambda calls, _: calls.GetSessionState(request, timeout=target.timeout_s)
+    )
+    return answer.state if answer.HasField("state") else None
+
+
+async def list_sessions(
+    upstream: Upstream,
+    target: Target,
+    *,
+    sessions: int,
+    after: str | None,
+    state_updated_after_ms: int,
+) -> tuple[Sequence[str], str | None]:
+    """Return sessions of one partition, and where to go on. Raises the domain error."""
+    request = partition_pb2.ListSessionsRequest(
+        partition=upstream.partition,
+        entity=target.ref,
+        max_sessions=sessions,
+        after=after,
+        state_updated_after_ms=state_updated_after_ms,
+    )
+    answer = await call(
+        upstream, lambda calls, _: calls.ListSessions(request, timeout=target.timeout_s)
+    )
+    return answer.session_ids, answer.following if answer.HasField("following") else None
+
+
+async def count_sessions(
+    upstream: Upstream, target: Target, *, sessions: int, after: bytes | None
+) -> tuple[Sequence[SessionCounts], bytes | None]:
+    """Return what sessions of one partition hold, and where to go on. Raises the domain error.
+
+    `after` is what an earlier call returned, or a client, unchecked: raises InvalidArgument.
+    """
+    request = partition_pb2.CountSessionsRequest(
+        partition=upstream.partition, entity=target.ref, max_sessions=sessions
+    )
+    if after is not None:
+        try:
+            request.after.ParseFromString(after)
+        except DecodeError as error:
+            raise errors.InvalidArgument("page_token", "is not valid for this call.") from error
+    answer = await call(
+        upstream, lambda calls, _: calls.CountSessions(request, timeout=target.timeout_s)
+    )
+    following = answer.following.SerializeToString() if answer.HasField("following") else None
+    return answer.sessions, following
+
+
+class SendPart(NamedTuple):
+    """Messages that are sent as one unit."""
+
+    messages: message_pb2.MessageBatch
+
+
+class TransferPart(NamedTuple):
+    """Messages for another entity than that of the transaction, sent as one unit."""
+
+    destination: Entity
+    messages: message_pb2.MessageBatch
+
+
+class SettlePart(NamedTuple):
+    """Messages that are settled, or whose locks are renewed."""
+
+    disposition: Disposition
+    lock_tokens: bytes
+    changed_properties: message_pb2.ValueMap | None = None
+    dead_letter_reason: str = ""
+    dead_letter_error_description: str = ""
+    # Of the receiver's session; empty: it has none.
+    session_token: bytes = b""
+
+
+Part: TypeAlias = SendPart | SettlePart | TransferPart
+
+
+class Result(NamedTuple):
+    """What became of a part."""
+
+    numbers: Sequence[int] = ()
+    duplicates: Sequence[bool] = ()
+    # Of renewed locks.
+    locked_until_ms: int = 0
+    lock_remaining_ms: int = 0
+
+
+class Answer(NamedTuple):
+    """The outcome of a transaction, which the partition keeps for repeats."""
+
+    # One for each part; none if it was refused.
+    results: list[Result]
+    # Why nothing of it is done.
+    refusal: BusError | None = None
+
+
+async def transact(
+    upstream: Upstream,
+    entity: Entity,
+    parts: Sequence[Part],
+    *,
+    transaction_id: bytes,
+    age_ms: int,
+    deadline_ms: int,
+) -> Answer:
+    """Have a partition do all parts in one commit, or nothing. Raises the domain error.
+
+    `deadline_ms`: on this process's monotonic clock.
+    """
+    offset = upstream.clock_offset_ms
+    request = partition_pb2.TransactRequest(
+        partition=upstream.partition,
+        entity=_reference(entity),
+        transaction_id=transaction_id,
+        age_ms=age_ms,
+        deadline_monotonic_ms=0 if offset is None else deadline_ms + offset,
+    )
+    for part in parts:
+        _add(request, part)
+    timeout_s = max(0.001, (deadline_ms - now_ms()) / 1000)
+    answer = await call(
+        upstream, lambda calls, _: calls.Transact(request, timeout=timeout_s), changes=True
+    )
+    if answer.HasField("refusal"):
+        return Answer([], _refused(answer.refusal))
+    return Answer(
+        [
+            Result(
+                each.sequence_numbers, each.duplicates, each.locked_until_ms, each.lock_remaining_ms
+            )
+            for each in answer.outcomes
+        ]
+    )
+
+
+def _reference(entity: Entity) -> partition_pb2.EntityRef:
+    return partition_pb2.EntityRef(uid=entity.uid, generation=entity.generation)
+
+
+def _add(request: partition_pb2.TransactRequest, part: Part) -> None:
+    made = request.parts.add()
+    if isinstance(part, SendPart):
+        # Given to a constructor it would be serialised and parsed.
+        made.send.batch.CopyFrom(part.messages)
+        return
+    if isinstance(part, TransferPart):
+        made.transfer.destination.CopyFrom(_reference(part.destination))
+        made.transfer.batch.CopyFrom(part.messages)
+        return
+    settle = made.settle
+    settle.disposition = deliver_frames.DISPOSITIONS[part.disposition]
+    settle.lock_tokens = part.lock_tokens
+    if part.changed_properties is not None:
+        settle.changed_properties.CopyFrom(part.changed_properties)
+    settle.dead_letter_reason = part.dead_letter_reason
+    settle.dead_letter_error_description = part.dead_letter_error_description
+    settle.session_token = part.session_token
+
+
+def _refused(refusal: partition_pb2.TransactionRefusal) -> BusError:
+    error = statuses.from_error(refusal.error)
+    why = f"nothing of the transaction is done: its operation {refusal.part + 1} was refused: "
+    if isinstance(error, errors.InvalidArgument):
+        return errors.InvalidArgument(
+            error.field, why + error.message.removeprefix(f"{error.field}: ")
+        )
+    return type(error)(
+        why + error.message, retry_after_ms=error.retry_after_ms, metadata=error.metadata
+    )

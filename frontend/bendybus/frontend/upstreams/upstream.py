@@ -34,7 +34,7 @@ from bendybus.internal.v1 import (
     partition_pb2,
     partition_pb2_grpc,
 )
-from bendybus.wire import catalogue, draining, entities, merged_frames, message_heads, peer_channels
+from bendybus.wire import catalogue, entities, frame_forms, serving, streams
 
 logger = logging.getLogger(__name__)
 SLOW_ECHO_MS: Final = 100
@@ -43,8 +43,8 @@ BACKOFF: Final = Backoff(first_s=0.05, max_s=2.0, reset_after_s=2.0, jitter=0.5)
 PROBE_AGAIN_S: Final = 0.25
 # How long new channels may take to connect, and streams to move to them.
 RENEW_S: Final = 10.0
-_MOVES: Final = ((draining.MOVES, "1"),)
-_DELIVERS: Final = (*_MOVES, merged_frames.READS, message_heads.READS)
+_MOVES: Final = ((streams.MOVES, "1"),)
+_DELIVERS: Final = (*_MOVES, frame_forms.READS_MERGED, frame_forms.READS_HEADS)
 
 
 def now_ms() -> int:
@@ -121,6 +121,8 @@ class Upstream:
         # Whether it reads frames of sessions: partition servers of 0.4 do not.
         self.knows_sessions = False
         self.knows_delays = False
+        # It takes what it lacks of the catalogue by itself now.
+        self.pulls = False
         self._use([self._channel() for _ in range(3)])
 
     def renew(self, credentials: grpc.ChannelCredentials) -> None:
@@ -129,7 +131,7 @@ class Upstream:
         self._renewed.set()
 
     def _channel(self) -> grpc.aio.Channel:
-        return peer_channels.opened(self.address, self._credentials)
+        return serving.peer_channel(self.address, self._credentials)
 
     def _use(self, channels: list[grpc.aio.Channel]) -> None:
         self._channels = channels
@@ -224,7 +226,7 @@ class Upstream:
         self._listener.sent(self.partition, send_frames.answer(response))
 
     def _on_delivered(self, response: partition_pb2.DeliverFramesResponse) -> None:
-        for part in merged_frames.parts(response):
+        for part in frame_forms.parts(response):
             self._listener.delivered(self.partition, deliver_frames.answer(part))
 
     async def _renewing(self) -> None:
@@ -270,6 +272,7 @@ class Upstream:
                     self.entity_kinds = catalogue.kinds_of(response)
                     self.knows_sessions = response.knows_sessions
                     self.knows_delays = response.knows_delays
+                    self.pulls = response.pulls
                     self._listener.catalogue(
                         self.partition,
                         entities.fingerprint_from_proto(response.fingerprint),

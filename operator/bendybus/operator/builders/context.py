@@ -5,7 +5,7 @@ from typing import Any
 
 from bendybus.crds.manifest import API_VERSION, DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespaceSpec, Resources
-from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.decisions.storage import Identity
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.names import ObjectKey
 

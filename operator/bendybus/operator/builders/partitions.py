@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from bendybus.operator.builders import pod
 from bendybus.operator.builders.context import Context, Manifest, metadata, resources
-from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.decisions.storage import Identity
 from bendybus.operator.kubernetes import names
 
 ROLE: Final = "partition"

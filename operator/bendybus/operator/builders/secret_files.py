@@ -1,13 +1,22 @@
-"""The Secrets of a bus: certificates, policies for front ends, keys for applications."""
+"""The Secrets of a bus: certificates, policies for front ends, keys for applications.
+
+Deterministic but for the random source of keys. Existing keys are preserved, also if written by
+hand; missing ones are generated. So a key is rotated by removing it, or by writing another.
+"""
 
 import base64
+import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+from bendybus.crds.namespace_manifest import BusNamespaceSpec, Right
 from bendybus.operator.builders import frontend, partitions
 from bendybus.operator.builders.context import Context, Manifest, metadata
-from bendybus.operator.decisions.access_keys import Policy
 from bendybus.operator.kubernetes import names
+
+_KEY_BYTES: Final = 32
 
 
 def encoded(values: Mapping[str, str]) -> dict[str, str]:
@@ -39,6 +48,20 @@ def trust(context: Context, files: Mapping[str, str]) -> Manifest:
         "type": "Opaque",
         "data": encoded(files),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy and its keys; never printed."""
+
+    name: str
+    rights: tuple[str, ...]
+    entity: str
+    primary_key: str
+    secondary_key: str
+
+    def __repr__(self) -> str:
+        return f"Policy({self.name!r})"
 
 
 def policies(context: Context, known: Sequence[Policy]) -> Manifest:
@@ -92,3 +115,43 @@ def connection_string(host: str, policy: Policy, key: str) -> str:
     """Return the connection string for one key of a policy."""
     text = f"Endpoint=sb://{host};SharedAccessKeyName={policy.name};SharedAccessKey={key}"
     return f"{text};EntityPath={policy.entity}" if policy.entity else text
+
+
+def rules(spec: BusNamespaceSpec) -> list[tuple[str, tuple[str, ...], str]]:
+    """Return (name, rights, entity) of every policy, the root first."""
+    root = (names.ROOT_RULE, tuple(right.value for right in Right), "")
+    others = [
+        (rule.name, tuple(right.value for right in rule.rights), rule.entity or "")
+        for rule in spec.authorization_rules
+        if rule.name.lower() != names.ROOT_RULE.lower()
+    ]
+    return [root, *others]
+
+
+def policies_of(
+    spec: BusNamespaceSpec,
+    secrets: Mapping[str, Mapping[str, Any]],
+    random_bytes: Callable[[int], bytes],
+) -> Sequence[Policy]:
+    """Return every policy; `secrets`: policy name → its current Secret."""
+    made = []
+    for name, rights, entity in rules(spec):
+        data = secrets.get(name, {}).get("data") or {}
+        primary = _read(data, "primaryKey") or _new(random_bytes)
+        secondary = _read(data, "secondaryKey") or _new(random_bytes)
+        made.append(Policy(name, rights, entity, primary, secondary))
+    return made
+
+
+def _new(random_bytes: Callable[[int], bytes]) -> str:
+    return base64.b64encode(random_bytes(_KEY_BYTES)).decode()
+
+
+def _read(data: Mapping[str, str], field: str) -> str:
+    """Return the key in a Secret, "" if there is no usable one."""
+    try:
+        text = base64.b64decode(data.get(field, ""), validate=True).decode().strip()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    # A connection string separates its parts by semicolons.
+    return "" if ";" in text else text

@@ -107,12 +107,16 @@ def sentence(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueNews:
-    """What one answer of a watch says. `kinds`: those that the partition can keep."""
+    """What one answer of a watch says.
+
+    `kinds`: those that the partition can keep; `pulls`: it takes what it lacks by itself.
+    """
 
     fingerprint: Fingerprint
     entries: list[Entity]
     kinds: frozenset[EntityKind]
     knows_sessions: bool
+    pulls: bool
     snapshot: bool
 
 
@@ -161,6 +165,7 @@ class CatalogueReader:
             self._entries,
             catalogue.kinds_of(response),
             response.knows_sessions,
+            response.pulls,
             bool(self._begun),
         )
         self._entries, self._number, self._size_bytes, self._begun = [], 0, 0, None

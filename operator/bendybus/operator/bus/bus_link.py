@@ -1,12 +1,14 @@
 """The connections to all partitions of one bus, with its catalogue and counts."""
 
 import asyncio
+import contextlib
+import functools
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from bendybus.domain import directory as directories
-from bendybus.domain import entity_settings, limits
+from bendybus.domain import entity_settings
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
@@ -18,7 +20,7 @@ from bendybus.operator.bus.answers import InvalidAnswer
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.bus.worker_pool import Through, WorkerPool
 from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, WORKER_ENDED, Counts
-from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.decisions.storage import Identity
 from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes.names import ObjectKey
 from bendybus.v1 import management_pb2
@@ -26,6 +28,8 @@ from bendybus.wire import catalogue, tls
 
 logger = logging.getLogger(__name__)
 REGISTRAR: Final = 0
+# How long a partition has to take a change by itself before it is copied to it.
+PULL_S: Final = 1.0
 
 
 class BusLink:
@@ -62,6 +66,8 @@ class BusLink:
         # Whether the total includes counts of a partition that is unavailable now.
         self._stale = False
         self._seen: set[int] = set()
+        # The partitions that took what they lack by themselves, as of their last news.
+        self._pulling: set[int] = set()
         # Subscription → how many rules it has.
         self._rules: dict[str, int] = {}
         # One per partition: held while changes of topics are copied to it.
@@ -120,9 +126,18 @@ class BusLink:
         confirmed = {entry.key for entry in entries} if not snapshot else lagged
         if changed := {entry.key for entry in news} | confirmed:
             self._entities_changed([*changed])
+        self._heard()
+        if self._links[partition].pulls:
+            self._pulling.add(partition)
+        elif partition in self._pulling:
+            # What it lacks now has to be copied.
+            self._pulling.discard(partition)
+            self._reachability_changed()
+        return True
+
+    def _heard(self) -> None:
         heard, self._news = self._news, asyncio.Event()
         heard.set()
-        return True
 
     def _note_rules(self, entries: Iterable[Entity]) -> None:
         """Raise InvalidAnswer when the bus would have more rules than any can.
@@ -150,6 +165,7 @@ class BusLink:
             self.started = self.started or len(self._seen) == len(self._links)
         else:
             self._stale = self._counts.pop(partition, None) is not None or self._stale
+        self._heard()
         self._reachability_changed()
 
     # What is known
@@ -286,78 +302,66 @@ class BusLink:
         Its answer to the commit may overtake earlier changes of the same topic, which partitions
         must have first; its catalogue does not.
         """
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                while not self.directory.shows(entity):
-                    await self._news.wait()
-        except TimeoutError:
+        if not await self._until(lambda: self.directory.shows(entity), self._timeout_s):
             raise PartitionUnavailable(
                 "partition 0, which commits changes of entities, does not show the change."
-            ) from None
+            )
+
+    async def _until(self, reached: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for news until something is reached; return whether it is, in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not reached():
+                    await self._news.wait()
+        return reached()
 
     async def copy(self, entity: Entity) -> None:
-        """Copy an entry to every reachable partition that lacks it; on failure it stays behind.
+        """See an entry through to every reachable partition; one that does not take it lags.
 
         Of a topic or a subscription: with what else changed of the topic, in that order.
         """
-        family = entity.topic_key
         links = [self._links[index] for index in self.behind(entity.key)]
 
         async def one(link: PartitionLink) -> None:
-            if not family:
-                await self._copy(link, [entity])
-                return
-            await self._copy_topics(link, family)
+            if not link.pulls:
+                await self._catch_up(link, entity.topic_key or entity.key)
+            elif not await self._pulled(link, entity) and link.reachable:
+                # With all that it lacks: each of these would wait as long.
+                await self._catch_up(link)
 
         await asyncio.gather(*(one(link) for link in links))
 
+    async def _pulled(self, link: PartitionLink, entity: Entity) -> bool:
+        """Wait until a partition took an entry by itself; False: it cannot, or not in time."""
+        has = functools.partial(self.directory.has, link.partition, entity)
+        await self._until(
+            lambda: has() or not link.reachable or not link.pulls,
+            min(PULL_S, self._timeout_s / 2),
+        )
+        return has()
+
     async def catch_up(self) -> None:
-        """Bring every reachable partition up to date."""
-        await asyncio.gather(*(self._catch_up(link) for link in self._links if link.reachable))
+        """Bring every reachable partition up to date that does not do so by itself."""
+        links = [link for link in self._links if link.reachable and not link.pulls]
+        await asyncio.gather(*(self._catch_up(link) for link in links))
 
-    async def _catch_up(self, link: PartitionLink) -> None:
-        lagging = self.directory.lagging(link.partition)
-        for entity in lagging:
-            # A suspended partition would take a timeout for each.
-            error = await self._copy(link, [entity]) if entity.kind is EntityKind.QUEUE else None
-            if error is not None and error.retryable:
-                return
-        await self._copy_topics(link)
-
-    async def _copy_topics(self, link: PartitionLink, family: str = "") -> None:
-        """Copy the changes of one topic, or of all, in their order; a failure ends it."""
+    async def _catch_up(self, link: PartitionLink, family: str = "") -> None:
+        """Copy what a partition lacks, or of one queue or topic; see `directory.copy`."""
         # One at a time: what another call copies meanwhile is not copied twice.
         async with self._copying[link.partition]:
-            entries = [
+            # A partition of an earlier version gets what it cannot keep when it is upgraded.
+            lagging = [
                 entry
                 for entry in self.directory.lagging(link.partition)
-                if entry.kind is not EntityKind.QUEUE and family in ("", entry.topic_key)
+                if family in ("", entry.topic_key or entry.key)
+                and entry.kind in link.entity_kinds
+                and (not entry.description.requires_session or link.knows_sessions)
             ]
-            await self._copy_in_order(link, entries)
+            with contextlib.suppress(BusError):
+                await directories.copy(lagging, lambda some: self._take(link, some))
 
-    async def _copy_in_order(self, link: PartitionLink, entries: list[Entity]) -> None:
-        # A partition of an earlier version gets them when it is upgraded.
-        if not all(entry.kind in link.entity_kinds for entry in entries):
-            return
-        refused: set[str] = set()
-        for start in range(0, len(entries), limits.ENTRIES_A_COPY_MAX):
-            some = entries[start : start + limits.ENTRIES_A_COPY_MAX]
-            some = [entry for entry in some if entry.topic_key not in refused]
-            error = await self._copy(link, some) if some else None
-            if error is None:
-                continue
-            if error.retryable:
-                return
-            # What follows a refused change of a topic must not overtake it; other topics may.
-            for topic_key, family in directories.by_topic(some).items():
-                own = await self._copy(link, family)
-                if own is not None:
-                    refused.add(topic_key)
-                if own is not None and own.retryable:
-                    return
-
-    async def _copy(self, link: PartitionLink, entries: list[Entity]) -> BusError | None:
-        """Copy entries to a partition; return what it refused, or why it does not answer."""
+    async def _take(self, link: PartitionLink, entries: Sequence[Entity]) -> None:
+        """Have a partition take entries. Raises what it refuses, or that it does not answer."""
         try:
             await link.copy(entries)
         except BusError as error:
@@ -369,11 +373,10 @@ class BusLink:
                 error.message,
                 extra={"partition": link.partition, "entity": entries[0].name, "action": "copy"},
             )
-            return error
+            raise
         self._learn(link.partition, entries)
-        return None
 
-    def _learn(self, partition: int, entries: list[Entity]) -> None:
+    def _learn(self, partition: int, entries: Sequence[Entity]) -> None:
         fingerprint = self.directory.fingerprint
         if fingerprint is not None and self._links[partition].reachable:
             self.directory.update(partition, fingerprint, entries, snapshot=False)

@@ -76,6 +76,8 @@ class PartitionLink:
         # The kinds of entities that it can keep; an earlier version knows queues only.
         self.entity_kinds = frozenset({EntityKind.QUEUE})
         self.knows_sessions = False
+        # It takes what it lacks of the catalogue by itself now.
+        self.pulls = False
         # The warnings in its last answer.
         self.conditions: tuple[str, ...] = ()
         # Why its last answer to a method could not be parsed, "" if it could; and that method.
@@ -320,6 +322,7 @@ class PartitionLink:
     def _heard(self, news: CatalogueNews) -> bool:
         """Take what the catalogue says; it is never enough."""
         self.entity_kinds, self.knows_sessions = news.kinds, news.knows_sessions
+        self.pulls = news.pulls
         believed = self._listener.catalogue(
             self.partition, news.fingerprint, news.entries, snapshot=news.snapshot
         )

@@ -14,10 +14,9 @@ from typing import Any
 
 from bendybus.operator.builders import certificates, secret_files
 from bendybus.operator.builders.context import Context
-from bendybus.operator.certificates import bundles, issued_trust
-from bendybus.operator.certificates.issued_trust import IssuedTrust
+from bendybus.operator.certificates import trusted_roots
 from bendybus.operator.certificates.operator_issuer import files_of, now_utc
-from bendybus.operator.certificates.root_rotation import outlasts_rotation
+from bendybus.operator.certificates.trusted_roots import IssuedTrust, outlasts_rotation
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -54,14 +53,14 @@ class CertManagerIssuer:
             for _, secret in certificates.secrets(bus)
         ]
         # What the processes of a bus trust as long as it has no trust Secret.
-        running = "".join(bundles.readable(files.get("ca.crt", "")) for files in issued)
+        running = "".join(trusted_roots.readable(files.get("ca.crt", "")) for files in issued)
         roots = await self._roots(context, running)
         secret = await self._api.get("Secret", bus.namespace, names.trust(bus))
         known = _known(secret, named)
         if known is None:
             former = running if stateful_set is not None and not context.issuer_name else ""
-            known = issued_trust.first(named, roots, former, self._now())
-        now = issued_trust.seen(known, roots, self._now())
+            known = trusted_roots.first_trust(named, roots, former, self._now())
+        now = trusted_roots.seen_trust(known, roots, self._now())
         if now.rotation.former and now.roots:
             rotation = now.rotation.advanced(
                 self._now(),
@@ -90,7 +89,7 @@ class CertManagerIssuer:
         """Return the operator's certificate, and what it trusts of a bus. Raises ApiError."""
         own = await self._own()
         secret = files_of(await self._api.get("Secret", bus.namespace, names.trust(bus)))
-        trust = bundles.readable(secret.get(issued_trust.FRONTEND, ""))
+        trust = trusted_roots.readable(secret.get(trusted_roots.FRONTEND, ""))
         if not trust:
             raise ApiError(0, f"cert-manager has not issued the certificates of bus {bus} yet")
         return tls.Material(own.certificate, own.key, trust.encode())
@@ -108,7 +107,7 @@ class CertManagerIssuer:
             return running
         bus = context.bus
         files = files_of(await self._api.get("Secret", bus.namespace, names.root(bus)))
-        return bundles.readable(files.get("tls.crt", ""))
+        return trusted_roots.readable(files.get("tls.crt", ""))
 
     async def _is_trusted(self, context: Context, stateful_set: Body | None) -> bool:
         """Whether every pod of the bus takes its trust from the Secret."""
@@ -149,8 +148,8 @@ def _is_rolled_out(body: Body, trust: str) -> bool:
 
 def _is_by(files: Mapping[str, str], roots: str) -> bool:
     """Whether the certificate in a Secret of cert-manager's is by these roots only."""
-    found = bundles.readable(files.get("ca.crt", ""))
-    return bool(found) and not bundles.without(found, roots)
+    found = trusted_roots.readable(files.get("ca.crt", ""))
+    return bool(found) and not trusted_roots.without(found, roots)
 
 
 def _outlasts_rotation(files: Mapping[str, str], now: dt.datetime) -> bool:

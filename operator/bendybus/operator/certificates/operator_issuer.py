@@ -1,7 +1,10 @@
 """Issues certificates without cert-manager; the authorities are stored in Secrets.
 
 The operator's authority is in its own namespace and signs the operator's certificates; each bus has
-another, in the namespace of the bus, which signs for that bus only.
+another, in the namespace of the bus, which signs for that bus only (`BusAuthority`): what is signed
+for one bus, whatever names its manifest requests, is trusted by the processes and clients of that
+bus only. Partitions trust the operator's root beside their own for the operator's calls. A bus
+whose certificates are by another root moves to its own by the steps of `trusted_roots`.
 """
 
 import base64
@@ -9,13 +12,17 @@ import contextlib
 import datetime as dt
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from bendybus.operator.builders import partitions
 from bendybus.operator.builders.certificates import Wanted
-from bendybus.operator.certificates import bundles, bus_authority, certificate_authority
-from bendybus.operator.certificates.bus_authority import BusAuthority
+from bendybus.operator.certificates import certificate_authority, trusted_roots
 from bendybus.operator.certificates.certificate_authority import Authority
+from bendybus.operator.certificates.trusted_roots import RootRotation, outlasts_rotation
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -38,6 +45,28 @@ def files_of(secret: Mapping[str, Any] | None) -> dict[str, str]:
 def now_utc() -> dt.datetime:
     """Return the wall clock."""
     return dt.datetime.now(dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class BusAuthority:
+    """The root of a bus, and how far the bus has moved to it."""
+
+    own: Authority
+    rotation: RootRotation
+
+    @property
+    def trust(self) -> str:
+        """What the processes and clients of the bus trust, PEM."""
+        return trusted_roots.joined(self.own.bundle, self.rotation.former)
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, str]) -> "BusAuthority":
+        """Return what a Secret's files hold. Raises KeyError, ValueError, TypeError."""
+        return cls(Authority.from_files(files), RootRotation.from_files(files))
+
+    def to_files(self) -> dict[str, str]:
+        """Return the files of its Secret."""
+        return self.own.to_files() | self.rotation.to_files()
 
 
 class OperatorIssuer:
@@ -102,7 +131,7 @@ class OperatorIssuer:
         secret = await self._api.get("Secret", bus.namespace, name)
         if secret is None and metadata is not None:
             running = await self._api.get("Secret", bus.namespace, names.partition_tls(bus))
-            made = bus_authority.first(self._now(), files_of(running).get("ca.crt", ""))
+            made = first_authority(self._now(), files_of(running).get("ca.crt", ""))
             try:
                 secret = await self._api.create(_secret(metadata, made.to_files()))
                 logger.info("bus %s: root created", bus, extra={"action": "bus-root-made"})
@@ -118,7 +147,7 @@ class OperatorIssuer:
                 f"Secret {bus.namespace}/{name} does not hold a certificate authority. Restore "
                 "its files, or delete it: then the bus gets a new root.",
             ) from error
-        advanced = bus_authority.advanced(known, self._now())
+        advanced = _advanced_authority(known, self._now())
         if metadata is None or advanced is known or not await self._is_spread(bus, known):
             return known
         assert secret is not None
@@ -137,10 +166,10 @@ class OperatorIssuer:
         for name in (names.partition_tls(bus), names.frontend_tls(bus), clients):
             files = files_of(await self._api.get("Secret", bus.namespace, name))
             try:
-                trusted = bundles.joined(files.get("ca.crt", ""))
+                trusted = trusted_roots.joined(files.get("ca.crt", ""))
             except ValueError:
                 return False
-            if bundles.joined(trusted, known.trust) != trusted:
+            if trusted_roots.joined(trusted, known.trust) != trusted:
                 return False
         return True
 
@@ -151,8 +180,8 @@ class OperatorIssuer:
         trust = of_bus.trust
         if wanted.role == partitions.ROLE:
             # The operator calls partitions with a certificate by a root that no bus can use.
-            trust = bundles.joined(trust, (await self.authority()).bundle)
-        if bus_authority.stays(current, of_bus, self._now()):
+            trust = trusted_roots.joined(trust, (await self.authority()).bundle)
+        if stays(current, of_bus, self._now()):
             return {name: current[name] for name in ("tls.crt", "tls.key")} | {"ca.crt": trust}
         return self._certificate(wanted, current, of_bus.own) | {"ca.crt": trust}
 
@@ -207,3 +236,37 @@ def _secret(metadata: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, 
         "type": "Opaque",
         "data": {name: base64.b64encode(text.encode()).decode() for name, text in files.items()},
     }
+
+
+def first_authority(now: dt.datetime, former: str) -> BusAuthority:
+    """Return a new root. `former`: what the bus's processes trust now, "" for a new bus."""
+    own = certificate_authority.new_authority(now)
+    return BusAuthority(own, RootRotation.begin(former, own.bundle, now))
+
+
+def _advanced_authority(known: BusAuthority, now: dt.datetime) -> BusAuthority:
+    """Return the authority one step further if it is due, else itself.
+
+    Only for a bus whose processes and clients all trust the root as it is now.
+    """
+    if known.rotation.former:
+        rotation = known.rotation.advanced(now, trusted=True, issued=True)
+        return known if rotation is known.rotation else replace(known, rotation=rotation)
+    own = certificate_authority.advanced(known.own, now)
+    return known if own is known.own else replace(known, own=own)
+
+
+def stays(files: Mapping[str, str], known: BusAuthority, now: dt.datetime) -> bool:
+    """Whether a certificate by the former root stays: others do not trust the new root yet."""
+    if known.rotation.signs:
+        return False
+    try:
+        certificate = x509.load_pem_x509_certificate(files["tls.crt"].encode())
+        key = serialization.load_pem_private_key(files["tls.key"].encode(), None)
+    except (KeyError, ValueError, TypeError):
+        return False
+    if key.public_key() != certificate.public_key():
+        return False
+    if certificate_authority.is_of_future(files["tls.crt"], now):
+        return False
+    return outlasts_rotation(files["tls.crt"], now)

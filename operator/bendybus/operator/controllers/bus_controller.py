@@ -18,17 +18,19 @@ from bendybus.operator.bus.partition_channel import PartitionEndpoints
 from bendybus.operator.bus.worker_pool import WorkerPool
 from bendybus.operator.certificates.operator_issuer import now_utc
 from bendybus.operator.controllers.bus_reconciler import BusReconciler, ReconcileResult
-from bendybus.operator.controllers.entity_controller import PAUSED, EntityController
-from bendybus.operator.controllers.entity_reconciler import EntityReconciler
+from bendybus.operator.controllers.entity_controller import (
+    PAUSED,
+    EntityController,
+    EntityReconciler,
+)
 from bendybus.operator.controllers.manifest_deletions import ManifestDeletions
 from bendybus.operator.controllers.status_writer import StatusWriter, conditions_changed
 from bendybus.operator.decisions import conditions, validation
-from bendybus.operator.decisions.data_identity import DataDecision
-from bendybus.operator.decisions.manifest_cache import ManifestCache
-from bendybus.operator.decisions.manifests import BusView, EntityId
+from bendybus.operator.decisions.conditions import PodTrouble
+from bendybus.operator.decisions.manifests import BusView, EntityId, ManifestCache
 from bendybus.operator.decisions.plan import ManifestDeletion
-from bendybus.operator.decisions.pod_troubles import PodTrouble
 from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.decisions.storage import DataDecision
 from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi

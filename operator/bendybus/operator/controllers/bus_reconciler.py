@@ -8,23 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from bendybus.operator.builders import (
-    certificates,
-    children,
-    frontend,
-    partitions,
-    secret_files,
-)
+from bendybus.operator.builders import certificates, children, frontend, partitions, secret_files
 from bendybus.operator.builders.context import Context, metadata
 from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
 from bendybus.operator.certificates.certificate_authority import end_of, names_of
 from bendybus.operator.certificates.operator_issuer import OperatorIssuer, files_of
-from bendybus.operator.decisions import access_keys, data_identity, pod_troubles
-from bendybus.operator.decisions.data_identity import ADOPTED_BY_ANNOTATION, DataDecision
+from bendybus.operator.decisions import conditions, storage
+from bendybus.operator.decisions.conditions import PodTrouble
 from bendybus.operator.decisions.manifests import BusView
-from bendybus.operator.decisions.pod_troubles import PodTrouble
 from bendybus.operator.decisions.reasons import Reason
-from bendybus.operator.decisions.storage import Growth, grown
+from bendybus.operator.decisions.storage import ADOPTED_BY_ANNOTATION, DataDecision, Growth, grown
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -82,7 +75,7 @@ class BusReconciler:
         current = await self._api.get(
             "StatefulSet", view.key.namespace, names.partition_set(view.key)
         )
-        decision = data_identity.decision(view, data_identity.known(view, claims, current))
+        decision = storage.decision(view, storage.known(view, claims, current))
         if decision.identity is None:
             return ReconcileResult(decision, 0)
         for name in decision.purge:
@@ -119,7 +112,7 @@ class BusReconciler:
             await self._access(context, trust)
         staying = [
             claim
-            for claim in data_identity.staying(claims)
+            for claim in storage.staying(claims)
             if claim["metadata"]["name"] not in decision.purge
         ]
         growth = grown(context.spec.storage.size, staying)
@@ -174,7 +167,7 @@ class BusReconciler:
         labels = names.bus_labels(bus)
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         found = await self._api.statuses("Pod", bus.namespace, labels=selector, most=PODS_MAX)
-        return pod_troubles.of_pods(found)
+        return conditions.troubles_of(found)
 
     async def certificates_of(self, bus: ObjectKey) -> CertificateExpiry:
         """Return when the certificates of a bus expire, of any issuer. Raises ApiError."""
@@ -230,7 +223,7 @@ class BusReconciler:
     async def forget(self, view: BusView) -> None:
         """Delete the volumes of a bus whose manifest was deleted with deletionPolicy Delete."""
         for body in await self._claims(view.key):
-            claim = data_identity.claim_of(body)
+            claim = storage.claim_of(body)
             # Another manifest may have adopted them meanwhile.
             if claim is not None and view.uid == (claim.adopted_by or claim.identity.uid):
                 await self._api.delete("PersistentVolumeClaim", view.key.namespace, claim.name)
@@ -289,13 +282,13 @@ class BusReconciler:
     async def _access(self, context: Context, trust: str) -> None:
         namespace = context.bus.namespace
         found = {}
-        for name, _, _ in access_keys.rules(context.spec):
+        for name, _, _ in secret_files.rules(context.spec):
             wanted = names.access_secret(context.bus, name)
             secret = await self._api.get("Secret", namespace, wanted)
             if secret is not None:
                 _check_ours(context, secret)
                 found[name] = secret
-        known = access_keys.policies(context.spec, found, os.urandom)
+        known = secret_files.policies_of(context.spec, found, os.urandom)
         for policy in known:
             await self._api.apply(secret_files.access(context, policy, trust))
         await self._api.apply(secret_files.policies(context, known))

@@ -24,15 +24,14 @@ from bendybus.operator.certificates.operator_issuer import OperatorIssuer, now_u
 from bendybus.operator.controllers import leadership
 from bendybus.operator.controllers.bus_controller import BusController, Shared
 from bendybus.operator.controllers.bus_reconciler import BusReconciler
-from bendybus.operator.controllers.entity_reconciler import EntityReconciler
+from bendybus.operator.controllers.entity_controller import EntityReconciler
 from bendybus.operator.controllers.kopf_settings import LIFETIME_S
 from bendybus.operator.controllers.leadership import Peers
 from bendybus.operator.controllers.manifest_deletions import VolumeDeletions
 from bendybus.operator.controllers.status_writer import StatusWriter
 from bendybus.operator.decisions import manifests
 from bendybus.operator.decisions.conditions import READY
-from bendybus.operator.decisions.manifest_cache import ManifestCache
-from bendybus.operator.decisions.manifests import BusView, EntityView, View
+from bendybus.operator.decisions.manifests import BusView, EntityView, ManifestCache, View
 from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes import names

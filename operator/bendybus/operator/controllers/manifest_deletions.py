@@ -16,10 +16,9 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.errors import BusError
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.controllers.bus_reconciler import BusReconciler
-from bendybus.operator.controllers.entity_reconciler import EntityReconciler
+from bendybus.operator.controllers.entity_controller import EntityReconciler
 from bendybus.operator.decisions import plan
-from bendybus.operator.decisions.manifest_cache import ManifestCache
-from bendybus.operator.decisions.manifests import BusView
+from bendybus.operator.decisions.manifests import BusView, ManifestCache
 from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey

@@ -1,17 +1,19 @@
-"""The status of manifests: one deterministic function per condition and kind."""
+"""The status of manifests: one deterministic function per condition and kind.
+
+What keeps the pods of a bus from running is one sentence each.
+"""
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.crds.manifest import AvailabilityStatus
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.operator.decisions.data_identity import DataDecision, Identity
-from bendybus.operator.decisions.pod_troubles import PodTrouble
 from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.decisions.storage import DataDecision, Identity
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.names import ObjectKey
 
@@ -55,6 +57,9 @@ WARNINGS: Final = {
 }
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 Status = dict[str, Any]
+TEXT_CHARS_MAX: Final = 300
+# What every container waits for when it starts.
+_USUAL: Final = ("", "ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +294,14 @@ def entity_facts(
     return facts | (_counted(counts) if counts is not None else {})
 
 
+@dataclass(frozen=True, slots=True)
+class PodTrouble:
+    """Why a pod does not run. `stuck`: its container does not start, or does not stay."""
+
+    text: str
+    stuck: bool
+
+
 def bus_readiness(
     decision: DataDecision,
     unreachable: Collection[int],
@@ -390,3 +403,42 @@ def _counted(counts: Counts) -> Status:
 def _shown(count: int) -> int:
     """Return a sum as the schema allows it: the API server rejects more than an int64."""
     return min(count, INT64_MAX)
+
+
+def troubles_of(pods: Iterable[Mapping[str, Any]]) -> list[PodTrouble]:
+    """Return the troubles of pods, the stuck ones first."""
+    found = [trouble for trouble in map(_trouble, pods) if trouble is not None]
+    return sorted(found, key=lambda trouble: (not trouble.stuck, trouble.text))
+
+
+def _trouble(pod: Mapping[str, Any]) -> PodTrouble | None:
+    name, status = pod["metadata"]["name"], pod.get("status") or {}
+    for container in status.get("containerStatuses") or ():
+        if container.get("ready"):
+            continue
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason") or "")
+        ended = (container.get("lastState") or {}).get("terminated") or {}
+        if reason not in _USUAL:
+            why = _last_error(ended) if ended else _text(waiting.get("message"))
+            return PodTrouble(f"pod {name}: {_text(reason)}" + (f", {why}" if why else ""), True)
+        if ended:
+            return PodTrouble(f"pod {name}: restarted, {_last_error(ended)}", False)
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            what = f"{_text(condition.get('reason'))}: {_text(condition.get('message'))}"
+            return PodTrouble(f"pod {name}: {what}", False)
+    return None
+
+
+def _last_error(ended: Mapping[str, Any]) -> str:
+    what = _text(ended.get("reason")) or "Error"
+    message = _text(ended.get("message"))
+    return f"last error: {message}" if message else f"{what} with {ended.get('exitCode')}"
+
+
+def _text(text: Any) -> str:
+    """Return a text of a pod as a status may carry it."""
+    line = " ".join(str(text or "").split())
+    shown = "".join(each if each.isprintable() else "?" for each in line[:TEXT_CHARS_MAX])
+    return shown if len(line) <= TEXT_CHARS_MAX else f"{shown}…"

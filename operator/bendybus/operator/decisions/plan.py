@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
-from bendybus.domain import descriptions, immutable_fields
+from bendybus.domain import descriptions
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description, SubscriptionDescription
@@ -320,7 +320,7 @@ def _living(view: EntityView, entry: Entity, wanted: Description) -> Decision:
 
 def _fixed(entry: Entity, wanted: Description) -> Decision | None:
     try:
-        immutable_fields.check_entity(entry.name, entry.description, wanted)
+        descriptions.check_unchanged(entry.name, entry.description, wanted)
     except PartitioningImmutable as error:
         return refuse(Reason.PARTITIONING_IMMUTABLE, error.message)
     except BusError as error:

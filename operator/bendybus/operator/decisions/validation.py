@@ -11,7 +11,7 @@ from typing import Final
 from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.domain import immutable_fields, limits
+from bendybus.domain import descriptions, limits
 from bendybus.domain.entity_settings import Description, SubscriptionDescription
 from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.domain.filters.rule import Rule
@@ -109,7 +109,7 @@ def bus_problems(view: BusView) -> list[str]:
 def _bus_changes(name: str, before: BusNamespace, now: BusNamespace) -> list[str]:
     found = []
     try:
-        immutable_fields.check_namespace(
+        descriptions.check_namespace_unchanged(
             name,
             tier=before.tier,
             partition_count=before.partition_count,
@@ -200,7 +200,7 @@ def _entity_changes(before: EntityView, now: EntityView) -> list[str]:
                 f"another {now.object_kind}."
             )
     try:
-        immutable_fields.check_entity(
+        descriptions.check_unchanged(
             now.entity_name,
             entity_manifest.to_description(before.manifest),
             entity_manifest.to_description(now.manifest),

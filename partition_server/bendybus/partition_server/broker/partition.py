@@ -23,12 +23,7 @@ from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, CommandRule, Phase
 from bendybus.partition_server.broker.sweeper import Sweeper
-from bendybus.partition_server.rules import (
-    delays,
-    receive,
-    reservations,
-    schedule,
-)
+from bendybus.partition_server.rules import delays, receive, schedule
 from bendybus.partition_server.state import faults
 from bendybus.partition_server.state.answers import AskRefused, Failed, Recalled
 from bendybus.partition_server.state.commands import (
@@ -153,7 +148,7 @@ class Partition:
         if isinstance(command, StreamEnded):
             # What was reserved for it is free when the locks end.
             stage.ended.append(command.stream)
-            reservations.close_asks(self.state, command.stream)
+            receive.close_asks(self.state, command.stream)
         refused = faults.internal_error(self.state.index, type(command).__name__, entity)
         value = COMMANDS[type(command)].refused(command, refused)
         if value is not None:
@@ -171,7 +166,7 @@ class Partition:
         return entity.name if entity else ""
 
     def sweep(self, now: Now) -> Stage | None:
-        """Decide on what is due by time, within a budget; None if nothing is."""
+        """Decide on what is due by time, within a budget; None if nothing is. See `Sweeper`."""
         return self._sweeper.sweep(now)
 
     def cannot_write(self, error: Exception, now: Now) -> None:

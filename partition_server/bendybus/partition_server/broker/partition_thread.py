@@ -4,6 +4,11 @@ One thread owns the file and all state of the partition; the event loop hands co
 the inbox and gets answers back in one call per turn. Order of a turn: clocks → decide → commit →
 apply → answers. A commit that finds no room is taken back and the store goes on; any other
 failure closes the store, answers all callers that wait, and reopens it.
+
+Logs and counts the faults of a partition (see `state.faults`): each counted, few logged whole.
+
+A fault that is met again and again, by a client that repeats its command or a sweep that is due
+again, must not fill the log: its traceback is logged once in a while, with how many there were.
 """
 
 import logging
@@ -11,13 +16,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker import clocks, disk_space
 from bendybus.partition_server.broker.disk_space import DiskSpace
-from bendybus.partition_server.broker.fault_log import FaultLog
 from bendybus.partition_server.broker.inbox import Inbox
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.settings import Settings
@@ -32,7 +36,7 @@ from bendybus.partition_server.state.commands import (
     Watch,
     stores,
 )
-from bendybus.partition_server.state.faults import RuleFailed
+from bendybus.partition_server.state.faults import Fault, RuleFailed
 from bendybus.partition_server.state.figures import Figures
 from bendybus.partition_server.state.stage import Answer, Stage
 from bendybus.partition_server.store.errors import (
@@ -194,7 +198,7 @@ class PartitionThread:
         for group in partition.grouped(commands):
             self._decide(group, partition, now)
         self._deliver_all(partition.go_on(now))
-        swept = None if self._disk.full() else partition.sweep(now)
+        swept = None if self._disk.full() else self._sweep(partition, now)
         if swept is not None:
             try:
                 self._finish(swept, partition, now)
@@ -205,6 +209,14 @@ class PartitionThread:
             self._fault_log.note(faults.take(), now.mono_ms)
         if commands or swept is not None:
             self.figures.turned(time.perf_counter() - began_s)
+
+    def _sweep(self, partition: Partition, now: Now) -> Stage | None:
+        """Decide on what is due by time; None: nothing is, or there is no room to try it."""
+        try:
+            return partition.sweep(now)
+        except StoreFull as error:
+            self._no_room(error)
+            return None
 
     def _decide(self, group: Sequence[Command], partition: Partition, now: Now) -> None:
         """Decide on a group, commit and answer."""
@@ -267,7 +279,13 @@ class PartitionThread:
             self._no_room(error)
             answers = partition.abandon(stage, self._unavailable(str(error)), now, commands)
         else:
-            answers = partition.apply(stage, now)
+            try:
+                answers = partition.apply(stage, now)
+            except Exception:
+                if not commands:
+                    # A sweep is committed: callers whose work it ended are known nowhere else.
+                    self._deliver_all(stage.answers)
+                raise
         self._deliver_all(answers)
 
     def _commit(self, stage: Stage, commands: Sequence[Command] = ()) -> None:
@@ -397,3 +415,54 @@ class PartitionThread:
         waiting = self.figures.awaiting_room = partition.state.awaiting.count()
         words = (("ClockJump", held), ("DiskLow", refused), ("TopicFull", waiting))
         self.conditions = tuple(word for word, holds in words if holds)
+
+
+logger = logging.getLogger(__name__)
+# Between two tracebacks of the same fault.
+AGAIN_MS: Final = 60_000
+# Different faults that are told apart.
+KINDS_MAX: Final = 1_000
+
+
+class _Logged(NamedTuple):
+    at_mono_ms: int
+    since: int  # how many more there were
+
+
+class FaultLog:
+    """The faults of one partition."""
+
+    def __init__(self, index: int, figures: Figures) -> None:
+        self._index = index
+        self._figures = figures
+        self._logged: dict[tuple[str, str, str], _Logged] = {}
+
+    def note(self, faults: Sequence[Fault], now_mono_ms: int) -> None:
+        """Count faults, and log those that were not logged just now."""
+        for fault in faults:
+            self._figures.met_fault(fault.work, fault.entity)
+            key = (fault.work, fault.entity, type(fault.error).__name__)
+            last = self._logged.get(key)
+            if last is not None and now_mono_ms - last.at_mono_ms < AGAIN_MS:
+                self._logged[key] = last._replace(since=last.since + 1)
+                continue
+            if last is None and len(self._logged) >= KINDS_MAX:
+                del self._logged[next(iter(self._logged))]
+            self._logged[key] = _Logged(now_mono_ms, 0)
+            self._log(fault, last.since if last else 0)
+
+    def _log(self, fault: Fault, since: int) -> None:
+        logger.error(
+            "partition %d: internal error in %s of %r (%d more since it was logged)",
+            self._index,
+            fault.work,
+            fault.entity,
+            since,
+            exc_info=fault.error,
+            extra={
+                "partition": self._index,
+                "action": "internal-error",
+                "work": fault.work,
+                "entity": fault.entity,
+            },
+        )

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.stage import Answer
-from bendybus.wire import merged_frames
-from bendybus.wire.answer_queue import AnswerQueue
+from bendybus.wire import frame_forms
+from bendybus.wire.streams import AnswerQueue
 
 logger = logging.getLogger(__name__)
 Frame = TypeVar("Frame", bound=Any)
@@ -87,7 +87,7 @@ class Outbox(AnswerQueue[Frame]):
         frame = await super().next()
         if frame is None or not self._merges or not len(self) or _moves(frame):
             return frame
-        return merged_frames.merged(frame, self._take_small)
+        return frame_forms.merged(frame, self._take_small)
 
     def _take_small(self, bytes_max: int) -> Frame | None:
         return self.take(lambda frame: not _moves(frame) and frame.ByteSize() <= bytes_max)

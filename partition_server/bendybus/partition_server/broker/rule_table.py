@@ -9,6 +9,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import (
     batch_delete,
@@ -23,16 +24,14 @@ from bendybus.partition_server.rules import (
     forward,
     forward_lanes,
     forwarded,
-    lock_ends,
+    locks,
     partition_range,
     publications,
     publish,
     receive,
-    reservations,
     schedule,
     send,
     session_counts,
-    session_states,
     sessions,
     settle,
     transaction,
@@ -123,33 +122,47 @@ def _deliver_refused(command: Deliver, error: BusError) -> Delivered:
     return Delivered(command.deliver_id, error=error)
 
 
+def _append(turn: Turn, command: Append) -> Any:
+    """Store a frame in a queue, or as copies in a topic's subscriptions, over several turns."""
+    queue = send.checked(turn, command)
+    topic = queue.entity.kind is EntityKind.TOPIC
+    return (publications.publish if topic else send.send)(turn, command, queue)
+
+
+def _send_fenced(turn: Turn, command: SendFenced) -> Any:
+    """As `_append`; a frame without messages moves the fence."""
+    queue = fenced_send.checked(turn, command)
+    copies = command.batch.payloads and queue.entity.kind is EntityKind.TOPIC
+    return (publications.publish if copies else fenced_send.store)(turn, command, queue)
+
+
 COMMANDS: Final[dict[type[Command], CommandRule]] = {
-    Append: CommandRule(Phase.TOGETHER, send.send, _failed),
+    Append: CommandRule(Phase.TOGETHER, _append, _failed),
     TakeForwarded: CommandRule(Phase.ALONE, forwarded.take, _failed),
     ForwardOutcome: CommandRule(Phase.ALONE, forward_lanes.settle, _failed),
     Transact: CommandRule(Phase.TOGETHER, transaction.transact, _failed),
     Settle: CommandRule(Phase.TOGETHER, settle.settle, settle.refused),
     Deliver: CommandRule(Phase.TOGETHER, settle.deliver, _deliver_refused),
-    Release: CommandRule(Phase.TOGETHER, reservations.release, _unanswered),
-    StreamEnded: CommandRule(Phase.TOGETHER, reservations.end_stream, _unanswered),
+    Release: CommandRule(Phase.TOGETHER, receive.release, _unanswered),
+    StreamEnded: CommandRule(Phase.TOGETHER, receive.end_stream, _unanswered),
     ConfirmSession: CommandRule(Phase.TOGETHER, sessions.confirm, _session_refused),
     CloseSession: CommandRule(Phase.TOGETHER, sessions.close, _session_refused),
     RenewSession: CommandRule(Phase.TOGETHER, sessions.renew, _session_refused),
     AttachSession: CommandRule(Phase.TOGETHER, sessions.attach, _session_refused),
     ToldSession: CommandRule(Phase.TOGETHER, sessions.told, _unanswered),
-    SetSessionState: CommandRule(Phase.ALONE, session_states.set_state, _failed),
+    SetSessionState: CommandRule(Phase.ALONE, sessions.set_state, _failed),
     ReceiveDeferred: CommandRule(Phase.ALONE, defer.receive, _failed),
     CancelScheduled: CommandRule(Phase.ALONE, schedule.cancel, _failed),
     DeleteMessages: CommandRule(Phase.ALONE, batch_delete.delete, _failed),
     DrainEntity: CommandRule(Phase.ALONE, drain.drain, _failed),
     SettleRange: CommandRule(Phase.ALONE, drain.settle, _failed),
-    SendFenced: CommandRule(Phase.ALONE, fenced_send.store, _failed),
+    SendFenced: CommandRule(Phase.ALONE, _send_fenced, _failed),
     CommitEntity: CommandRule(Phase.ALONE, catalogue_entry.commit, _failed),
     ApplyEntity: CommandRule(Phase.ALONE, catalogue_entry.apply, _failed),
     Ask: CommandRule(Phase.AFTER, receive.ask, _ask_refused),
     AcceptSession: CommandRule(Phase.AFTER, sessions.accept, _ask_refused),
-    GetSessionState: CommandRule(Phase.AFTER, session_states.get_state, _failed),
-    ListSessions: CommandRule(Phase.AFTER, session_states.list_sessions, _failed),
+    GetSessionState: CommandRule(Phase.AFTER, sessions.get_state, _failed),
+    ListSessions: CommandRule(Phase.AFTER, sessions.list_sessions, _failed),
     CountSessions: CommandRule(Phase.AFTER, session_counts.count, _failed),
     Withdraw: CommandRule(Phase.AFTER, receive.withdraw, _failed),
     Peek: CommandRule(Phase.AFTER, browse.peek, _failed),
@@ -168,7 +181,7 @@ def _mark(turn: Turn) -> None:
 
 
 SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
-    Sweep.LOCK_ENDS: lock_ends.sweep,
+    Sweep.LOCK_ENDS: locks.sweep,
     Sweep.ACTIVATION: schedule.sweep,
     Sweep.EXPIRY: expire.sweep,
     Sweep.HISTORY: duplicates.sweep,

@@ -16,7 +16,7 @@ from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.errors import StoreError
+from bendybus.partition_server.store.errors import StoreError, StoreFull
 
 # Longer than what cannot be written waits: it is found without another commit that fails.
 CHECKED_MS: Final = 2 * faults.PAUSE_MS_MAX
@@ -38,7 +38,10 @@ class Sweeper:
         self._last: tuple[Sweep | None, Stage] | None = None
 
     def sweep(self, now: Now) -> Stage | None:
-        """Decide on what is due by time, within a budget; None if nothing is."""
+        """Decide on what is due by time, within a budget; None if nothing is.
+
+        Raises StoreFull, with nothing decided, where a piece of it that is tried finds no room.
+        """
         state = self._state
         held = self._check_clock(now)
         if state.faults.skipped:
@@ -81,6 +84,10 @@ class Sweeper:
         noted = len(state.faults.noted)
         try:
             _sweep(turn, kind)
+        except StoreFull:
+            # A piece that was tried: all of it is due again.
+            self._take_back(turn.stage)
+            raise
         except StoreError:
             raise
         except Exception:

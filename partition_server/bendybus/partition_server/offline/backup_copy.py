@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import apsw
 
-from bendybus.partition_server.store import file_format, statements
+from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.errors import FileRefused, StoreFailed, StoreFull
 from bendybus.partition_server.store.file_format import APPLICATION_ID
 
@@ -90,7 +90,7 @@ def opened(file: Path) -> Iterator["Database"]:
 def _forget_incarnation(copy: apsw.Connection) -> None:
     """Let the server that opens a copy give it a new incarnation: each restore gets its own."""
     with copy:
-        copy.execute(statements.load()["write_incarnation"], (b"",))
+        copy.execute(file_format.load()["write_incarnation"], (b"",))
 
 
 def _check_there(file: Path) -> None:
@@ -118,7 +118,7 @@ def _check_kind(file: Path, database: "Database") -> None:
         raise FileRefused(f"{file} is an SQLite file of another program.")
     [(version,)] = database.execute("PRAGMA user_version").fetchall()
     file_format.check_version(file, version)
-    [versions] = database.execute(statements.load()["read_versions"]).fetchall()
+    [versions] = database.execute(file_format.load()["read_versions"]).fetchall()
     file_format.check_contents(file, *versions)
 
 

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from bendybus.domain import sequence_number
 from bendybus.partition_server.offline import file_contents
 from bendybus.partition_server.offline.file_contents import Record
-from bendybus.partition_server.store import statements
+from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import Row, State
 from bendybus.v1 import message_pb2
@@ -48,7 +48,7 @@ def lines(database: Any, entity: str = "") -> Iterator[str]:
         names = ", ".join(sorted(entry["name"] for entry in live.values())) or "none"
         raise FileRefused(f"there is no queue {entity!r} in this file; it has: {names}.")
     partition = file_contents.header(database)["partition_index"]
-    sql = statements.load("inspecting.sql")
+    sql = file_format.load("inspecting.sql")
     slots = {slot["slot"]: slot for slot in database.query(sql["slots"]) if not slot["dropped"]}
     for values in database.query(sql["stored"]):
         row = _whole(database, sql, Row(**values))

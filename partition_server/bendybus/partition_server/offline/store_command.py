@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
         # Imported here to report a missing package in a sentence.
         import sqlite_utils  # noqa: F401
 
-        from bendybus.partition_server.offline import backup_copy, export, file_contents, integrity
+        from bendybus.partition_server.offline import backup_copy, export, file_contents
     except ModuleNotFoundError as error:
         return _fail(f"{error.name} is needed: pip install '.[server]' in Bendybus's folder.")
     try:
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
                     file_contents.facts(options.file, database), as_json=options.json
                 )
             if options.action == "check":
-                found = integrity.findings(database)
+                found = file_contents.findings(database)
                 return _print_findings(options.file, found, as_json=options.json)
             for line in export.lines(database, options.entity):
                 print(line)

@@ -6,14 +6,14 @@ from typing import Final
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.message_state import MessageState
 from bendybus.partition_server.rules import delays, drain
-from bendybus.partition_server.state import faults, operation_memory
+from bendybus.partition_server.state import faults, outcomes
 from bendybus.partition_server.state.answers import Done, Failed
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import DeleteMessages
-from bendybus.partition_server.state.deletions import DELETIONS_MAX, Deletion
 from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_lock import HeldLock
 from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.state.unfinished_work import DELETIONS_MAX, Deletion
 from bendybus.partition_server.store.records import COUNTER_MASK, State
 
 _STORED: Final = {
@@ -29,7 +29,7 @@ def delete(turn: Turn, command: DeleteMessages) -> Done | None:
     Raises what refuses it.
     """
     partition = turn.partition
-    name = operation_memory.name_of(command)
+    name = outcomes.name_of(command)
     done = partition.operations.outcome_of(name, command.age_ms, turn.now, Done)
     if done is not None:
         return done
@@ -73,7 +73,7 @@ def _deletion(turn: Turn, command: DeleteMessages) -> Deletion:
         command.max_messages,
         command.enqueued_before_ms or max(turn.now.wall_ms, queue.state.last_enqueued_ms) + 1,
         frozenset(_STORED[state] for state in command.states),
-        name=operation_memory.name_of(command),
+        name=outcomes.name_of(command),
     )
 
 

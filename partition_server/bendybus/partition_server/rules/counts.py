@@ -6,7 +6,7 @@ from dataclasses import replace
 from bendybus.domain import bounds
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import forward_status, room
+from bendybus.partition_server.rules import forward, room
 from bendybus.partition_server.state.answers import EntityCounts
 from bendybus.partition_server.state.commands import Counts, Now
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -26,7 +26,7 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
     return [
         replace(
             each,
-            forwarding=forward_status.of_entity(turn.partition, each.uid, turn.now),
+            forwarding=forward.of_entity(turn.partition, each.uid, turn.now),
             drains=turn.partition.drains.owners(each.uid),
         )
         for each in found

@@ -3,24 +3,18 @@
 from collections.abc import Sequence
 from typing import Final
 
-from bendybus.domain import errors, limits
-from bendybus.partition_server.rules import (
-    application_properties,
-    drain,
-    locks,
-    message_numbers,
-    session_locks,
-    session_receive,
-)
+from bendybus.domain import bounds, errors, limits, sequence_number
+from bendybus.partition_server.rules import application_properties, drain, locks, session_locks
 from bendybus.partition_server.rules.redeliver import give_back, update
-from bendybus.partition_server.state import operation_memory
+from bendybus.partition_server.state import outcomes
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import ReceiveDeferred
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.records import Row, State, row_id
+from bendybus.partition_server.store.records import COUNTER_MASK, Row, State, row_id
 
 # Deferred messages of one call, which are one answer.
 DEFERRED_MAX: Final = 1_000
@@ -51,7 +45,7 @@ def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: by
 def receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     """Receive deferred messages; a repeat gets the first delivery while its locks last."""
     partition = turn.partition
-    name = operation_memory.name_of(command)
+    name = outcomes.name_of(command)
     known = partition.operations.outcome_of(name, command.age_ms, turn.now, Delivery)
     # Locks that ended since then gave the messages back: they are received again.
     delivery = None if known is None else locks.still_locked(partition, known, turn.now)
@@ -69,7 +63,7 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     partition = turn.partition
     queue = partition.find(command.entity, turn.now)
     drain.check_receives(partition, queue)
-    session_receive.check(queue, command.session_token)
+    session_locks.check_receive(queue, command.session_token)
     session = None
     if isinstance(queue, SessionQueue):
         found_in, session = session_locks.find(
@@ -77,7 +71,7 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
         )
         if found_in is not queue:
             raise session_locks.lost()
-    message_numbers.check(partition, command.counters, DEFERRED_MAX)
+    check(partition, command.counters, DEFERRED_MAX)
     rows = _rows(turn, queue.slot, command.counters)
     found = {
         row.counter
@@ -88,7 +82,7 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     }
     missing = [counter for counter in command.counters if counter not in found]
     if missing:
-        raise message_numbers.not_found(
+        raise not_found(
             partition, queue, missing[0], "deferred", "it may be locked by another receiver"
         )
     if command.delete:
@@ -118,3 +112,24 @@ def _rows(turn: Turn, slot: int, counters: Sequence[int]) -> list[Row]:
                 "together. Receive fewer at a time.",
             )
     return rows
+
+
+def check(partition: PartitionState, counters: Sequence[int], count_max: int) -> None:
+    """Raise unless these are numbers that a queue can have given."""
+    bounds.check_numbers("sequence_numbers", counters, count_max)
+    if max(counters) > COUNTER_MASK:
+        # A row's id has no room for it: it would be one of another queue.
+        number = sequence_number.compose(partition.index, max(counters))
+        raise errors.MessageNotFound(f"no message has the sequence number {number}.")
+
+
+def not_found(
+    partition: PartitionState, queue: MessageQueue, counter: int, state: str, advice: str
+) -> errors.MessageNotFound:
+    """Return the error for a message that is not there, by the number that its caller knows."""
+    number = sequence_number.compose(partition.index, counter)
+    return errors.MessageNotFound(
+        f"{queue.entity.title}: no {state} message has the sequence number {number} "
+        f"(partition {partition.index}); {advice}.",
+        metadata={"entity": queue.entity.name, "sequence_number": str(number)},
+    )

@@ -15,12 +15,7 @@ from typing import Final
 
 from bendybus.domain import bounds, errors, forwarding, limits, message_access, sequence_number
 from bendybus.domain.message_access import Access
-from bendybus.partition_server.rules import (
-    delays,
-    entity_status,
-    message_numbers,
-    partition_range,
-)
+from bendybus.partition_server.rules import defer, delays, partition_range, room
 from bendybus.partition_server.state.answers import AskRefused
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.drains import Drain
@@ -47,15 +42,15 @@ OVER_MS: Final = 1
 
 def check_receives(partition: PartitionState, queue: MessageQueue) -> None:
     """Raise what refuses receives from a queue: its status, forwarding, or a drain."""
-    entity_status.check_receives(queue.entity, queue.state.sub_queue)
+    room.check_receives(queue.entity, queue.state.sub_queue)
     check_removes(partition, queue)
 
 
 def check_removes(partition: PartitionState, queue: MessageQueue) -> None:
     """Raise EntityDrained where a data pipeline alone removes messages."""
-    drain = partition.drains.held(queue.state.uid, queue.state.sub_queue)
-    if drain is not None:
-        raise _drained(queue.entity.title, drain.lease)
+    held = partition.drains.held(queue.state.uid, queue.state.sub_queue)
+    if held is not None:
+        raise _drained(queue.entity.title, held.lease)
 
 
 def _drained(title: str, lease: Lease) -> errors.EntityDrained:
@@ -232,7 +227,7 @@ def settle(turn: Turn, command: SettleRange) -> RangeSettled:
 
 
 def _settle_listed(turn: Turn, queue: MessageQueue, command: SettleRange) -> RangeSettled:
-    message_numbers.check(turn.partition, command.counters, limits.RANGE_NUMBERS_MAX)
+    defer.check(turn.partition, command.counters, limits.RANGE_NUMBERS_MAX)
     budget, deleted = turn.budget, 0
     for counter in sorted(set(command.counters)):
         if deleted and budget.spent():

@@ -5,7 +5,7 @@ does not. One that may be at its destination already waits until that is known. 
 pipeline drains the queue, nothing of it expires.
 """
 
-from bendybus.partition_server.rules import dead_letter, delays, forward_doubt, scan
+from bendybus.partition_server.rules import browse, dead_letter, delays, forward_lanes
 from bendybus.partition_server.state.due_times import LAST_ID, Sweep
 from bendybus.partition_server.state.message_lock import HeldLock
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -39,7 +39,7 @@ def sweep(turn: Turn) -> None:
         held = isinstance(lock, HeldLock)
         if queue is None or (lock is not None and not held):
             return 0
-        if forward_doubt.in_doubt(partition, queue, summary.counter):
+        if forward_lanes.in_doubt(partition, queue, summary.counter):
             return 0
         if is_paused(partition, queue):
             return 0
@@ -53,7 +53,7 @@ def sweep(turn: Turn) -> None:
 
     rows, due = turn.budget.rows_left, partition.due
     summaries = partition.store.expiring(now_ms, due.expired_to, rows)
-    done, cursor = scan.through(turn, Sweep.EXPIRY, summaries, due.expired_to, take)
+    done, cursor = browse.through(turn, Sweep.EXPIRY, summaries, due.expired_to, take)
     following: int | None = now_ms
     if done and len(summaries) < rows:
         cursor, following = (now_ms, LAST_ID), partition.store.next_expiry(now_ms)
@@ -71,7 +71,7 @@ def expire_returned(turn: Turn, id_: int) -> None:
     queue, found = partition.queues.at(id_ >> SLOT_SHIFT), partition.store.envelope(id_)
     if queue is None or found is None or found.row.counter in queue.locks:
         return
-    if forward_doubt.in_doubt(partition, queue, found.row.counter):
+    if forward_lanes.in_doubt(partition, queue, found.row.counter):
         return
     if is_paused(partition, queue):
         return

@@ -9,7 +9,6 @@ import itertools
 from functools import partial
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.message_access import Access
 from bendybus.partition_server.rules import send
 from bendybus.partition_server.state import shares
@@ -26,28 +25,27 @@ from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Fence
 
 
-def store(turn: Turn, command: SendFenced) -> FencedStored | Failed | None:
-    """Store what is above the fence, all of it or nothing.
-
-    None: what is sent to a topic may take several turns. Raises ProducerFenced for an earlier
-    epoch, and what refuses a send.
-    """
+def checked(turn: Turn, command: SendFenced) -> MessageQueue:
+    """Return where a frame goes. Raises what `send.target` does, and what is wrong with it."""
     queue = send.target(turn, command.entity)
     _check(command)
+    return queue
+
+
+def store(turn: Turn, command: SendFenced, queue: MessageQueue) -> FencedStored | Failed:
+    """Store what is above the fence, all of it or nothing.
+
+    Raises ProducerFenced for an earlier epoch, and what refuses a send.
+    """
     if not command.batch.payloads:
         return _move(turn, command, queue)
-    if queue.entity.kind is EntityKind.TOPIC:
-        # Here, since it uses this one.
-        from bendybus.partition_server.rules import publish_frames
-
-        return publish_frames.publish(turn, command, queue)
     repeated = begin(turn, command, queue)
     if repeated == len(command.ordinals):
         return FencedStored(0, repeated, 0)
     rest = fresh(command, repeated)
     mark = turn.mark()
     outcome = send.Appender(turn, queue).run(rest)
-    return end(turn, command, queue, mark, outcome)
+    return move_fence(turn, command, queue, mark, outcome)
 
 
 def _move(turn: Turn, command: SendFenced, queue: MessageQueue) -> FencedStored:
@@ -113,7 +111,7 @@ def fresh(command: SendFenced, repeated: int) -> Append:
     )
 
 
-def end(
+def move_fence(
     turn: Turn, command: SendFenced, queue: MessageQueue, mark: int, outcome: Appended
 ) -> FencedStored:
     """Move the fence in the commit of what was appended since a mark; or take that back.
@@ -132,6 +130,8 @@ def end(
 def _write(turn: Turn, command: SendFenced, queue: MessageQueue) -> None:
     if _known(turn, queue, command.producer_id) is None:
         turn.partition.fence_places.add(_user(queue))
+    # The fence is by slot: without a message, too, that must be the queue's after a restart.
+    turn.stage.touch(queue)
     turn.stage.changes.fences_before_ms = _forgotten_before_ms(turn)
     turn.stage.changes.fences.append(
         Fence(

@@ -9,7 +9,7 @@
 
 A message keeps its body, identifiers, keys, what is left of its time to live and the number that it
 had first; it gets a number and an enqueued time at its destination. Dead letters have no end there
-but the destination's own.
+but the destination's own. Which partition of the destination is decided in `forward_lanes`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,23 +17,21 @@ from functools import partial
 from typing import Final
 
 from bendybus.domain import errors, limits
-from bendybus.domain.entity import Entity
+from bendybus.domain.entity import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX, Entity
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.rules import (
-    entity_status,
-    forward_lanes,
-    forwarded,
-    leaving,
-    publications,
-)
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.rules import forward_lanes, forwarded, leaving, publications, room
 from bendybus.partition_server.rules.leaving import Leaving
+from bendybus.partition_server.state.answers import Forwarding, Standstill
+from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.due_times import Sweep
-from bendybus.partition_server.state.lanes import RETRY_MS
+from bendybus.partition_server.state.lanes import RETRY_MS, Lane
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.publications import Held
 from bendybus.partition_server.state.ready_set import ReadyWindow
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.records import Row
+from bendybus.partition_server.store.records import COUNTER_MASK, Row, State
 
 PAGE_ROWS: Final = 500
 
@@ -127,7 +125,7 @@ class _Look:
         if entity is None:
             name = partition.destination_name(self._queue)
             raise errors.EntityNotFound(f"{source.title} forwards to {name!r}: it does not exist.")
-        entity_status.check_sends(entity)
+        room.check_sends(entity)
         stays = partition.stays(self._queue, entity)
         if partition.forward_link is None and not stays:
             raise errors.PartitionUnavailable(
@@ -234,3 +232,65 @@ class _Look:
 def _code(error: BusError) -> str:
     """Return what a refusal is known by."""
     return error.reason if leaving.is_internal(error) else type(error).__name__
+
+
+PEER_UNAVAILABLE: Final = "PeerUnavailable"
+_SUFFIXES: Final = {
+    SubQueue.DEAD_LETTER: f"/{DEAD_LETTER_SUFFIX}",
+    SubQueue.TRANSFER: f"/{TRANSFER_SUFFIX}",
+}
+# How many rows are looked at for the oldest message that waits.
+LOOK_ROWS: Final = 100
+
+
+def of_entity(partition: PartitionState, uid: str, now: Now) -> list[Forwarding]:
+    """Return this of the queues of an entity that forward."""
+    sources = partition.forwards.sources
+    if not sources:
+        return []
+    queues = [queue for queue in partition.queues.all_of(uid) if queue.slot in sources]
+    return [_of(partition, queue, now) for queue in queues]
+
+
+def _of(partition: PartitionState, queue: MessageQueue, now: Now) -> Forwarding:
+    forwards, slot = partition.forwards, queue.slot
+    suffix = _SUFFIXES.get(queue.state.sub_queue, "")
+    return Forwarding(
+        f"{queue.entity.name}{suffix}",
+        partition.destination_name(queue),
+        queue.state.active,
+        _oldest_age_ms(partition, queue, now),
+        forwards.forwarded[slot],
+        forwards.set_aside[slot],
+        _standstills(partition, queue, now),
+    )
+
+
+def _oldest_age_ms(partition: PartitionState, queue: MessageQueue, now: Now) -> int | None:
+    """Return how long the oldest active message has been there, None if none is found."""
+    if not queue.state.active:
+        return None
+    found = partition.store.summaries(queue.slot, 0, COUNTER_MASK, LOOK_ROWS)
+    times = (each.enqueued_ms for each in found if each.state == State.ACTIVE)
+    oldest_ms = next(times, None)
+    return None if oldest_ms is None else max(0, now.wall_ms - oldest_ms)
+
+
+def _standstills(partition: PartitionState, queue: MessageQueue, now: Now) -> list[Standstill]:
+    found: list[Standstill] = []
+    whole = partition.forwards.standstill(queue.slot)
+    if whole is not None:
+        found.append(Standstill(None, whole.code, now.mono_ms - whole.since_mono_ms))
+    for index, lane in sorted(partition.lanes.of(queue.slot).items()):
+        reason, since_ms = _lane(lane)
+        if since_ms is not None and (lane.parked or lane.in_flight):
+            found.append(Standstill(index, reason, now.mono_ms - since_ms))
+    return found
+
+
+def _lane(lane: Lane) -> tuple[str, int | None]:
+    if lane.unanswered_since_mono_ms is not None:
+        return PEER_UNAVAILABLE, lane.unanswered_since_mono_ms
+    if lane.bug_since_mono_ms is not None:
+        return BusError.reason, lane.bug_since_mono_ms
+    return "QuotaExceeded", lane.full_since_mono_ms

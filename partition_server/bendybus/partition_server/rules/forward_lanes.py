@@ -3,6 +3,17 @@
 A look takes messages out of the queue and parks each in the lane of its partition, or sends what a
 lane has parked: into this partition in the same commit, to another one as a frame, whose messages
 stay locked until its outcome comes. See `lanes`.
+
+Which partition: the key of a message decides, as in a send (`partition_of`). Without a key it goes
+to the partition that it is in. If there is no room for it, which is a definite refusal, it goes on
+to the next partition that answers and is not known to be full. That is stored before the first
+attempt and changes only after the next definite refusal: until then a message may be stored where
+it was sent.
+
+In doubt (`in_doubt`) is what may be at its destination though it is still here: its frame was not
+answered; or it was here when the file was opened, which may have been after its frame had left.
+Such messages do not end here. They are sent again, also after their time to live: their destination
+answers for those that it has, and takes the others, which end there.
 """
 
 from collections import defaultdict
@@ -12,7 +23,7 @@ from typing import Final
 from bendybus.domain import errors, limits, partitioning
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.rules import forward_choices, forward_doubt, forwarded, leaving
+from bendybus.partition_server.rules import forwarded, leaving
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.answers import Done
@@ -187,11 +198,11 @@ def _next_rows(
         size_bytes += size
         turn.budget.spend(size)
         if not found:
-            forward_choices.forget(turn, row_id(queue.slot, counter))
+            forget(turn, row_id(queue.slot, counter))
         for row in found:
             # Otherwise purged, expired or received meanwhile: not for this lane any more.
             free = row.state == State.ACTIVE and counter not in queue.locks
-            if free and forward_doubt.is_to_go(turn, queue, row):
+            if free and is_to_go(turn, queue, row):
                 here = _belongs(turn, row, destination, index)
                 rows.append(row) if here else elsewhere.append(counter)
     if elsewhere:
@@ -202,7 +213,7 @@ def _next_rows(
 
 def _may_all_choose(rows: Sequence[Row], destination: Entity) -> bool:
     """Whether all of them may go to any partition: then there is no order to keep."""
-    return all(forward_choices.may_choose(row, destination) for row in rows)
+    return all(may_choose(row, destination) for row in rows)
 
 
 def _belongs(turn: Turn, row: Row, destination: Entity, index: int) -> bool:
@@ -217,7 +228,7 @@ def give_back(partition: PartitionState, queue: MessageQueue) -> None:
     for lane in partition.lanes.of(queue.slot).values():
         _window(queue).put_back(list(lane.parked))
         lane.parked.clear()
-    forward_doubt.end(partition, queue)
+    end_doubt(partition, queue)
 
 
 def _window(queue: MessageQueue) -> ReadyWindow:
@@ -341,7 +352,7 @@ def _leave(
         if error is None:
             turn.stage.remove(queue, row.id, row.state, row.size())
             forwarded += 1
-        elif destination and forward_choices.send_on(turn, queue, destination, index, row, error):
+        elif destination and send_on(turn, queue, destination, index, row, error):
             elsewhere.append(row.counter)
             continue
         elif isinstance(error, errors.QuotaExceeded) and not _lasts(turn, lane):
@@ -349,7 +360,7 @@ def _leave(
             continue
         else:
             out.set_aside(row, leaving.aside_for(error))
-        forward_choices.forget(turn, row.id)
+        forget(turn, row.id)
     out.went_on(forwarded)
     return back, elsewhere
 
@@ -395,3 +406,83 @@ def _arrived(
     lane.unanswered.difference_update(answered)
     lane.unanswered_since_mono_ms = None
     _ended(lane, back, failed, now_ms)
+
+
+def may_choose(row: Row, destination: Entity) -> bool:
+    """Whether a message may go to any partition of its destination."""
+    detected = destination.description.requires_duplicate_detection and row.message_id
+    keyed = row.session_id is not None or row.partition_key or detected
+    return destination.partitioned and not keyed
+
+
+def send_on(
+    turn: Turn, queue: MessageQueue, destination: Entity, index: int, row: Row, error: BusError
+) -> bool:
+    """Choose another partition for a message that one refused; return whether there is one."""
+    if not isinstance(error, errors.QuotaExceeded) or not may_choose(row, destination):
+        return False
+    lanes, partitions = turn.partition.lanes.of(queue.slot), destination.partitions()
+    # Longer than a message waits: if all are full, it is set aside.
+    since_ms = turn.now.mono_ms - 2 * turn.partition.forwards.refused_ms
+    at = partitions.index(index) if index in partitions else 0
+    for wanted in (*partitions[at + 1 :], *partitions[:at]):
+        lane = lanes.get(wanted)
+        if lane is None or lane.may_have_room(since_ms):
+            break
+    else:
+        return False
+    turn.stage.changes.forward_choices[row.id] = wanted
+    turn.stage.journal.later(_chosen, turn, queue, row, wanted)
+    return True
+
+
+def forget(turn: Turn, id_: int) -> None:
+    """Forget the choice for a message that has left, if there was one."""
+    choices = turn.partition.lanes.choices
+    if id_ in choices:
+        turn.stage.changes.forward_choices[id_] = None
+        turn.stage.journal.later(_forgotten, choices, id_)
+
+
+def _forgotten(choices: dict[int, int], id_: int) -> None:
+    choices.pop(id_, None)
+
+
+def _chosen(turn: Turn, queue: MessageQueue, row: Row, wanted: int) -> None:
+    turn.partition.lanes.choices[row.id] = wanted
+    turn.partition.lanes.lane(queue.slot, wanted).parked.append(row.counter)
+
+
+def in_doubt(partition: PartitionState, queue: MessageQueue, counter: int) -> bool:
+    """Whether a message of a queue may be at its destination, in another partition."""
+    if not _goes_across(partition, queue):
+        return False
+    if counter <= queue.opened_to:
+        return True
+    return any(counter in lane.unanswered for lane in partition.lanes.of(queue.slot).values())
+
+
+def is_to_go(turn: Turn, queue: MessageQueue, row: Row) -> bool:
+    """Whether a message is to be sent: it lives, or may be at its destination."""
+    lives = row.expires_ms is None or row.expires_ms > turn.now.wall_ms
+    return lives or in_doubt(turn.partition, queue, row.counter)
+
+
+def end_doubt(partition: PartitionState, queue: MessageQueue) -> None:
+    """End all doubts if the destination is gone, or the queue forwards there no more."""
+    if _goes_across(partition, queue):
+        return
+    lanes = partition.lanes.of(queue.slot).values()
+    if queue.opened_to or any(lane.unanswered for lane in lanes):
+        queue.opened_to = 0
+        for lane in lanes:
+            lane.unanswered.clear()
+        # Expiry has passed over them.
+        partition.due.expires_at(1)
+
+
+def _goes_across(partition: PartitionState, queue: MessageQueue) -> bool:
+    if queue.slot not in partition.forwards.sources:
+        return False
+    destination = partition.destination_of(queue)
+    return destination is not None and not partition.stays(queue, destination)

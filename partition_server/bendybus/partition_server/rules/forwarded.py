@@ -13,14 +13,14 @@ from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity import PARTITIONS_MAX
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.rules import publications, send
+from bendybus.partition_server.rules import publications, publish, send
 from bendybus.partition_server.state import faults
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.batch import Batch, Carried
 from bendybus.partition_server.state.commands import Append, EntityRef, TakeForwarded
 from bendybus.partition_server.state.due_times import Sweep
-from bendybus.partition_server.state.matchings import NotMatched
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.topics import NotMatched
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.errors import StoreError
 from bendybus.partition_server.store.records import ForwardedFrame
@@ -123,7 +123,7 @@ def _append(turn: Turn, target: MessageQueue, batch: Batch) -> dict[int, BusErro
     target.used(now.wall_ms, now.mono_ms)
     ref = EntityRef(entity.uid, entity.generation)
     command = Append(None, ref, batch, [1] * len(batch.payloads))
-    return dict(send.appender(turn, target).run(command).failures)
+    return dict(publish.appender(turn, target).run(command).failures)
 
 
 def _check_shape(command: TakeForwarded) -> None:

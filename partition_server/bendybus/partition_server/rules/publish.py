@@ -8,30 +8,41 @@ The rules read the head only. Rules without an action make one copy in their sub
 an action a copy of its own. A message that no rule takes is accepted and dropped. A body that
 several copies have is stored once and counts once, to the topic; the copies refer to it.
 
+Whatever is the same for several copies is done once for them: subscriptions that get the same copy
+of a message are a *portion* of it, and messages one after the other whose portions go to the same
+ones are a run, which goes into each of them as a whole.
+
 A scheduled message waits at the topic and is matched when it is due.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bendybus.domain import bounds, errors, limits, sequence_number
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
+from bendybus.domain.errors import BusError
 from bendybus.domain.filters.rule import CompiledRule
-from bendybus.domain.filters.rule_index import Matches
+from bendybus.domain.filters.rule_index import Copy, Matches
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.steps import STOP_STEPS, Steps
 from bendybus.partition_server.rules import room
+from bendybus.partition_server.rules.send import Appender
+from bendybus.partition_server.state.answers import Appended
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.copies import Copies
 from bendybus.partition_server.store.records import (
     BODY_ID_BYTES,
     ROW_BYTES,
     SLOT_SHIFT,
     Body,
+    Copies,
     Row,
     State,
     body_size,
@@ -49,16 +60,19 @@ _COPY_STEPS: Final = 5
 _CHANGED_COPY_STEPS: Final = 300
 
 
-class Destination(NamedTuple):
-    """Where a copy goes, and what it is there. `row`: its id is not given yet."""
+Queues = tuple[MessageQueue, ...]
 
-    queue: MessageQueue
+
+class Portion(NamedTuple):
+    """Queues that get the same copy of a message, and that copy. `row`: its id is not given yet."""
+
+    queues: Queues
     row: Row
 
 
-def destinations(
+def portions(
     partition: PartitionState, now: Now, topic: MessageQueue, row: Row
-) -> Steps[list[Destination]]:
+) -> Steps[list[Portion]]:
     """Find the copies that a message makes, as they would be if they were made at this time.
 
     `row`: the message as the topic has it. The rules must not change before the last step. Raises
@@ -68,69 +82,107 @@ def destinations(
     view = message_properties.View(parts, partition.new_id)
     view.check()
     found = yield from partition.topics.of(topic.entity).index.matching(view)
-    made: list[Destination] = []
+    if found.copies.arranged is None:
+        found.copies.arranged = _alike(partition, found.copies)
+    made: list[Portion] = []
     failed: dict[str, tuple[str, str]] = {}
     steps = 0
-    for copy in found.copies:
-        changed = row
-        steps += _steps_of(copy.rule)
+    for queues, rule in found.copies.arranged:
+        changed, queue = row, queues[0]
+        steps += _steps_of(rule)
         if steps >= STOP_STEPS:
             yield
             steps = 0
-        if copy.rule is not None:
+        if rule is not None:
             try:
-                changes = copy.rule.changes(view)
+                changes = rule.changes(view)
                 changed = _with(row, message_properties.changed(parts, changes))
             except FilterError as error:
-                failed.setdefault(copy.subscription, (FilterError.REASON, str(error)))
+                failed.setdefault(queue.entity.uid, (FilterError.REASON, str(error)))
                 continue
-        queue = partition.queues.main_of(copy.subscription)
         if queue.entity.description.requires_session and changed.session_id is None:
-            failed.setdefault(copy.subscription, NO_SESSION)
+            for each in queues:
+                failed.setdefault(each.entity.uid, NO_SESSION)
             continue
-        made.append(Destination(queue, _lasting(changed, queue, now)))
+        made.append(Portion(queues, _lasting(changed, queue, now)))
     _add_failures(failed, found)
     for uid, texts in failed.items():
         made += _dead_letter(partition, uid, row, texts)
     return made
 
 
-def size_bytes(row: Row, made: list[Destination]) -> int:
+def _alike(
+    partition: PartitionState, copies: Sequence[Copy[str]]
+) -> list[tuple[Queues, CompiledRule | None]]:
+    """Return the queues that get the same copy together, or one that gets several, for each."""
+    found: list[tuple[Queues, CompiledRule | None]] = []
+    plain: dict[Any, list[MessageQueue]] = {}
+    alone: dict[str, Queues] = {
+        copy.subscription: (partition.queues.main_of(copy.subscription),)
+        for copy in copies
+        if copy.rule is not None
+    }
+    for copy in copies:
+        if copy.subscription in alone:
+            found.append((alone[copy.subscription], copy.rule))
+            continue
+        queue = partition.queues.main_of(copy.subscription)
+        described = queue.entity.description
+        what = described.default_message_time_to_live_ms, described.requires_session
+        plain.setdefault(what, []).append(queue)
+    return found + [(tuple(queues), None) for queues in plain.values()]
+
+
+def copies_in(made: list[Portion]) -> int:
+    """Return how many copies a message makes."""
+    return sum([len(queues) for queues, _ in made])
+
+
+def stored_bytes(row: Row, made: list[Portion]) -> int:
     """Return what the copies of a message add to the size of its topic, with their body."""
     shared = _shared(row, made)
     own, length = row.size(), len(row.payload)
     total = ROW_BYTES + length if shared else 0
-    for each in made:
-        total += own if each.row is row else each.row.size()
-        if shared and each.row.payload is row.payload:
-            total += BODY_ID_BYTES - length
+    for queues, copy in made:
+        each = own if copy is row else copy.size()
+        if shared and copy.payload is row.payload:
+            each += BODY_ID_BYTES - length
+        total += each * len(queues)
     return total
 
 
-def store(turn: Turn, topic: MessageQueue, row: Row, made: list[Destination]) -> None:
-    """Put the copies of a message into their queues. `row`: as it is at the topic, with its id."""
-    stage, now_ms = turn.stage, turn.now.wall_ms
-    shared = _shared(row, made)
-    body = Body(row.id, shared, row.payload)
-    if shared:
-        stage.touch(topic)
-        stage.changes.bodies.append(body)
-        topic.state.size_bytes += body.size()
-    # Of a message that was forwarded to the topic, the number that it had first.
-    number = row.enqueued_sequence_number or sequence_number.compose(
-        turn.partition.index, row.counter
-    )
-    reference = body.reference()
-    copied: Copies | None = None
-    for queue, wanted in made:
-        if copied is None or copied.row is not wanted:
-            refers = shared and wanted.payload is row.payload
-            copied = Copies(wanted, number, reference if refers else None)
-        state = queue.state
-        touched = stage.touch(queue)
-        state.last_enqueued_ms = max(state.last_enqueued_ms, now_ms)
-        id_ = row_id(state.slot, state.counter + 1)
-        stage.append_copy(touched, copied, *copied.at(id_, state.last_enqueued_ms))
+def store(turn: Turn, topic: MessageQueue, messages: Sequence[tuple[Row, list[Portion]]]) -> None:
+    """Put the copies of messages into their queues. Each row: as it is at the topic, with its id.
+
+    The topic was touched.
+    """
+    changes, index = turn.stage.changes, turn.partition.index
+    # Where messages go: tuples of queues are the same objects as long as the rules are the same.
+    names: list[int] = []
+    runs: dict[int, tuple[Copies, Queues]] = {}
+    for row, made in messages:
+        reference: bytes | None = None
+        if shared := _shared(row, made):
+            body = Body(row.id, shared, row.payload)
+            changes.bodies.append(body)
+            topic.state.size_bytes += body.size()
+            reference = body.reference()
+        # Of a message that was forwarded to the topic, the number that it had first.
+        number = row.enqueued_sequence_number or sequence_number.compose(index, row.counter)
+        before, names = names, [id(queues) for queues, _ in made]
+        if names != before:
+            _end(turn, runs)
+            runs = {id(queues): (Copies(), queues) for queues, _ in made}
+        for name, (_, wanted) in zip(names, made, strict=True):
+            copies, _ = runs[name]
+            refers = wanted.payload is row.payload
+            copies.add(wanted, number, reference if refers else None)
+    _end(turn, runs)
+
+
+def _end(turn: Turn, runs: dict[int, tuple[Copies, Queues]]) -> None:
+    for copies, queues in runs.values():
+        turn.stage.append_copies(copies, queues, turn.now.wall_ms)
 
 
 def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
@@ -153,8 +205,8 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
         expires_ms=bounds.end_of_life(row.scheduled_ms, row.time_to_live_ms),
     )
     then = Now(row.scheduled_ms, turn.now.mono_ms)
-    made = turn.matched(topic, row.id, partial(destinations, partition, then, topic, due))
-    total = size_bytes(due, made)
+    made = turn.matched(topic, row.id, partial(portions, partition, then, topic, due))
+    total = stored_bytes(due, made)
     added_bytes = total - row.size()
     if room.refusal(turn, topic, added_bytes) is not None:
         partition.awaiting.needs(topic.slot, row.id, version, added_bytes)
@@ -162,9 +214,9 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
     turn.stage.remove(topic, row.id, row.state, row.size())
     state.counter += 1
     state.last_enqueued_ms = enqueued_ms
-    store(turn, topic, due, made)
+    store(turn, topic, [(due, made)])
     room.grown(partition, topic, added_bytes)
-    turn.budget.spend(total, rows=len(made))
+    turn.budget.spend(total, rows=copies_in(made))
     return True
 
 
@@ -174,12 +226,12 @@ def _steps_of(rule: CompiledRule | None) -> int:
     return _CHANGED_COPY_STEPS + rule.action.steps
 
 
-def _shared(row: Row, made: list[Destination]) -> int:
+def _shared(row: Row, made: list[Portion]) -> int:
     """Return how many copies share the body of a message; 0: each has its own."""
-    if len(made) < 2 or len(row.payload) < limits.SHARED_BODY_BYTES_MIN:
+    if len(row.payload) < limits.SHARED_BODY_BYTES_MIN:
         return 0
-    count = sum(each.row.payload is row.payload for each in made)
-    return count if count > 1 else 0
+    alike = copies_in([each for each in made if each.row.payload is row.payload])
+    return alike if alike > 1 else 0
 
 
 def _parts(row: Row, partition: int) -> Parts:
@@ -232,7 +284,7 @@ def _add_failures(failed: dict[str, tuple[str, str]], found: Matches[str]) -> No
 
 def _dead_letter(
     partition: PartitionState, uid: str, row: Row, texts: tuple[str, str]
-) -> list[Destination]:
+) -> list[Portion]:
     """Return the copy that a subscription dead-letters; none if it is set to drop it."""
     queue = partition.queues.main_of(uid)
     described = queue.entity.description
@@ -250,10 +302,10 @@ def _dead_letter(
         + len(row.changed_properties or b"")
         + len(row.dead_letter_source or ""),
     )
-    return [Destination(partition.queues.dead_letters_of(queue), dead)]
+    return [Portion((partition.queues.dead_letters_of(queue),), dead)]
 
 
-def check_copies(topic: MessageQueue, count: int, added_bytes: int, most: int) -> None:
+def check_copies(topic: MessageQueue, copies: int, added_bytes: int, most: int) -> None:
     """Raise InvalidOperation for a batch that makes more copies than one commit may write.
 
     `most`: copies that it may make.
@@ -265,9 +317,9 @@ def check_copies(topic: MessageQueue, count: int, added_bytes: int, most: int) -
             "properties.",
             metadata={"entity": topic.entity.name, "limit": str(limits.PUBLISHED_BYTES_MAX)},
         )
-    if count > most:
+    if copies > most:
         raise errors.InvalidOperation(
-            f"{topic.entity.title}: the batch makes {count} copies in subscriptions; it may make "
+            f"{topic.entity.title}: the batch makes {copies} copies in subscriptions; it may make "
             f"{most}, which in a transaction is what its other messages leave of "
             f"{limits.TRANSACTION_COPIES_MAX}. Send fewer messages at a time.",
             metadata={"entity": topic.entity.name, "limit": str(most)},
@@ -293,3 +345,129 @@ def sweep_bodies(turn: Turn) -> None:
             break
     if removed == len(found) < most:
         stage.journal.later(partition.no_garbage)
+
+
+@dataclass(slots=True)
+class Matched:
+    """A group that has met the rules: each message with its copies and their size."""
+
+    messages: list[tuple[Row, list[Portion], int]] = field(default_factory=list)
+    added_bytes: int = 0
+    copies: int = 0
+    # What refuses the group.
+    error: BusError | None = None
+
+
+def appender(turn: Turn, queue: MessageQueue) -> Appender:
+    """Return what appends a command's groups to a queue or a topic."""
+    kind = Publisher if queue.entity.kind is EntityKind.TOPIC else Appender
+    return kind(turn, queue)
+
+
+class Publisher(Appender):
+    """Publishes one command's groups to one topic."""
+
+    def __init__(self, turn: Turn, queue: MessageQueue) -> None:
+        super().__init__(turn, queue)
+        # Of each group; `in_transaction`: of all groups together.
+        self.copies_left = limits.PUBLISHED_COPIES_MAX
+        self.in_transaction = False
+        self._turn = turn
+        # The group that is looked at: where it begins, what it makes.
+        self._start = 0
+        self._matched: Matched | None = None
+
+    def matching(self, batch: Batch, start: int, end: int) -> Steps[Matched]:
+        """Let a group meet the rules, in steps; nothing changes. See `portions`."""
+        partition, now, state = self._turn.partition, self._turn.now, self._queue.state
+        made = Matched()
+        try:
+            super()._check_group(batch, start, end)
+            first_id = row_id(state.slot, state.counter + 1)
+            enqueued_ms = max(state.last_enqueued_ms, now.wall_ms)
+            for given in map(Row._make, self._columns(batch, start, end, first_id)):
+                row = given._replace(enqueued_ms=enqueued_ms)
+                # Also of a scheduled message: what cannot be decoded is refused now.
+                copies = yield from portions(partition, now, self._queue, row)
+                if row.state == State.SCHEDULED:
+                    copies, size_bytes = [], row.size()
+                else:
+                    size_bytes = stored_bytes(row, copies)
+                made.messages.append((row, copies, size_bytes))
+                made.added_bytes += size_bytes
+                made.copies += copies_in(copies)
+                check_copies(self._queue, made.copies, made.added_bytes, self.copies_left)
+        except BusError as error:
+            return Matched(error=error)
+        return made
+
+    def append_matched(
+        self, batch: Batch, group: int, span: tuple[int, int], matched: Matched
+    ) -> None:
+        """Append a group that has met the rules, or note what refuses it."""
+        self._matched = matched
+        self._append_group(batch, group, *span)
+
+    def outcome(self) -> Appended:
+        """Return what became of the groups so far; their numbers begin with the first of them."""
+        return Appended(self._numbers, self._duplicates, self._failures)
+
+    def _all_fit(self, batch: Batch, sizes: Sequence[int]) -> bool:
+        # Each message may be refused for what is in it.
+        return False
+
+    def _check_group(self, batch: Batch, start: int, end: int) -> int:
+        if self._matched is None:
+            name = tuple(column[start:end] for column in _columns_that_rules_read(batch))
+            match = partial(self.matching, batch, start, end)
+            self._matched = self._turn.matched(self._queue, name, match)
+        matched = self._matched
+        if matched.error is not None:
+            self._matched = None
+            raise matched.error
+        self._start = start
+        now, added_bytes = self._turn.now, matched.added_bytes
+        state = self._turn.stage.touch(self._queue).queue.state
+        state.last_enqueued_ms = max(state.last_enqueued_ms, now.wall_ms)
+        self._room = room.left(self._turn.partition, self._queue, now, added_bytes)
+        return added_bytes + self._history_bytes(batch, start, end)
+
+    def _append_group(self, batch: Batch, group: int, start: int, end: int) -> None:
+        super()._append_group(batch, group, start, end)
+        self._matched = None
+
+    def _append(self, batch: Batch, start: int, end: int) -> None:
+        stage, state, matched = self._turn.stage, self._queue.state, self._matched
+        assert matched is not None, "a group is appended after it was checked"
+        check_numbers(self._queue, end - start)
+        stage.touch(self._queue)
+        published: list[tuple[Row, list[Portion]]] = []
+        added_bytes = 0
+        for row, made, size_bytes in matched.messages[start - self._start : end - self._start]:
+            numbered = row._replace(
+                id=row_id(state.slot, state.counter + 1), enqueued_ms=state.last_enqueued_ms
+            )
+            if row.state == State.SCHEDULED:
+                stage.append_row(self._queue, numbered)
+            else:
+                state.counter += 1
+                published.append((numbered, made))
+                self.copies_left -= copies_in(made) if self.in_transaction else 0
+            added_bytes += size_bytes
+            self._numbers.append(sequence_number.compose(self._partition, state.counter))
+        store(self._turn, self._queue, published)
+        room.grown(self._turn.partition, self._queue, added_bytes)
+
+
+def _columns_that_rules_read(batch: Batch) -> tuple[Sequence[Any], ...]:
+    """Return what tells a message from others: two that are equal here meet the rules alike."""
+    return (
+        batch.payloads,
+        batch.heads,
+        batch.message_ids,
+        batch.partition_keys,
+        batch.session_ids,
+        batch.time_to_live_ms,
+        batch.scheduled_ms,
+        batch.carried,
+    )

@@ -2,7 +2,7 @@
 
 abandoned ──► delivery count + 1 (`delays`)   ─┐
 lock ended ──► + 1 if the client had it        ├─► ready, or at MaxDeliveryCount or past its time:
-only reserved ──► uncounted (`reservations`)  ─┘   dead-lettered or dropped
+only reserved ──► uncounted (`receive`)       ─┘   dead-lettered or dropped
 """
 
 from collections.abc import Sequence

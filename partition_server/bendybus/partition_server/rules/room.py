@@ -5,10 +5,11 @@ subscriptions. What the partition does by itself (expiry, ends of locks, counts 
 messages that are set aside) and the texts of dead letters have room in any case: they are bounded.
 """
 
-from bendybus.domain import errors, limits
+from bendybus.domain import errors, forwarding, lifecycle, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
@@ -91,3 +92,26 @@ def full(entity: Entity, partition: int, what: str = "") -> errors.QuotaExceeded
         f"({entity.description.max_size_in_megabytes} MB{what}). Receive or purge messages.",
         metadata={"entity": entity.name, "partition": str(partition)},
     )
+
+
+def check_sends(entity: Entity) -> None:
+    """Raise what refuses sends to an entity that is orphaned or disabled."""
+    if entity.orphaned:
+        raise lifecycle.refuse_sends(entity.name, entity.kind)
+    if not entity.description.status.sends:
+        raise errors.EntityDisabled(
+            f"{entity.title} is {entity.description.status}: sending is disabled. Set its "
+            "status to Active.",
+            metadata={"entity": entity.name, "status": entity.description.status},
+        )
+
+
+def check_receives(entity: Entity, sub_queue: SubQueue) -> None:
+    """Raise what refuses receives from an entity that is disabled, or forwards its messages."""
+    forwarding.check_receives(entity, sub_queue)
+    status = entity.description.status
+    if not status.receives:
+        raise errors.EntityDisabled(
+            f"{entity.title} is {status}: receiving is disabled. Set its status to Active.",
+            metadata={"entity": entity.name, "status": status},
+        )

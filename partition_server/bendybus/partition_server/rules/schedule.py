@@ -10,8 +10,8 @@ from functools import partial
 from bendybus.domain import bounds
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.message_access import Access
-from bendybus.partition_server.rules import message_numbers, publications, publish, room, scan
-from bendybus.partition_server.state import awaiting_room, operation_memory
+from bendybus.partition_server.rules import browse, defer, publications, publish, room
+from bendybus.partition_server.state import awaiting_room, outcomes
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.commands import CancelScheduled, Now
 from bendybus.partition_server.state.due_times import LAST_ID, Sweep
@@ -29,7 +29,7 @@ def cancel(turn: Turn, command: CancelScheduled) -> Done:
     Raises MessageNotFound for one that is not scheduled.
     """
     operations = turn.partition.operations
-    name = operation_memory.name_of(command)
+    name = outcomes.name_of(command)
     done = operations.outcome_of(name, command.age_ms, turn.now, Done)
     if done is None:
         done = _cancel(turn, command)
@@ -40,7 +40,7 @@ def cancel(turn: Turn, command: CancelScheduled) -> Done:
 def _cancel(turn: Turn, command: CancelScheduled) -> Done:
     partition = turn.partition
     queue = partition.find(command.entity, turn.now, Access.SEND)
-    message_numbers.check(partition, command.counters, bounds.NUMBERS_A_CALL_MAX)
+    defer.check(partition, command.counters, bounds.NUMBERS_A_CALL_MAX)
     wanted = sorted(set(command.counters))
     summaries = [
         summary for n in wanted for summary in partition.store.summaries(queue.slot, n, n, 1)
@@ -48,9 +48,7 @@ def _cancel(turn: Turn, command: CancelScheduled) -> Done:
     found = {summary.counter for summary in summaries if summary.state == State.SCHEDULED}
     missing = [counter for counter in command.counters if counter not in found]
     if missing:
-        raise message_numbers.not_found(
-            partition, queue, missing[0], "scheduled", "it may be active already"
-        )
+        raise defer.not_found(partition, queue, missing[0], "scheduled", "it may be active already")
     for summary in summaries:
         turn.stage.remove(queue, summary.id, summary.state, summary.size_bytes)
     return Done(len(summaries))
@@ -72,7 +70,7 @@ def sweep(turn: Turn) -> None:
 
     rows, due = turn.budget.rows_left, partition.due
     summaries = partition.store.activating(now_ms, due.activated_to, rows)
-    done, cursor = scan.through(turn, Sweep.ACTIVATION, summaries, due.activated_to, take)
+    done, cursor = browse.through(turn, Sweep.ACTIVATION, summaries, due.activated_to, take)
     following: int | None = now_ms
     if done and len(summaries) < rows:
         cursor, following = (now_ms, LAST_ID), partition.store.next_activation(now_ms)

@@ -13,17 +13,17 @@ from bendybus.domain import (
     bounds,
     errors,
     limits,
+    message_access,
     message_format,
     partitioning,
     sequence_number,
-    session_access,
 )
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import duplicates, entity_status, room
+from bendybus.partition_server.rules import duplicates, room
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.batch import Batch
@@ -37,12 +37,8 @@ from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_i
 _NOTHING_CARRIED: Final = (*[repeat(None)] * 4, *[repeat(0)] * 3)
 
 
-def send(turn: Turn, command: Append) -> Appended | None:
-    """Store a frame's groups; a repeat gets the first outcome. Raises what refuses all of it.
-
-    None: what is sent to a topic may take several turns.
-    """
-    partition, changes = turn.partition, turn.stage.changes
+def checked(turn: Turn, command: Append) -> MessageQueue:
+    """Return where a frame goes. Raises what `target` does, and InvalidArgument for its name."""
     queue = target(turn, command.entity)
     bounds.check_producer(
         command.producer_id,
@@ -50,11 +46,12 @@ def send(turn: Turn, command: Append) -> Appended | None:
         command.age_ms,
         command.deadline_mono_ms,
     )
-    if queue.entity.kind is EntityKind.TOPIC:
-        # Here, since it uses this one.
-        from bendybus.partition_server.rules import publish_frames
+    return queue
 
-        return publish_frames.publish(turn, command, queue)
+
+def send(turn: Turn, command: Append, queue: MessageQueue) -> Appended:
+    """Store a frame's groups; a repeat gets the first outcome. Raises what refuses all of it."""
+    partition, changes = turn.partition, turn.stage.changes
     known = partition.producers.find(command, turn.now)
     if known is not None and known.rest is None:
         return known.outcome
@@ -86,7 +83,7 @@ def target(turn: Turn, ref: EntityRef) -> MessageQueue:
 
 def check_sends(turn: Turn, queue: MessageQueue, deadline_mono_ms: int) -> None:
     """Raise what refuses a send before its messages are looked at."""
-    entity_status.check_sends(queue.entity)
+    room.check_sends(queue.entity)
     check_room(turn)
     check_deadline(turn, deadline_mono_ms)
 
@@ -112,16 +109,6 @@ def check_deadline(turn: Turn, deadline_mono_ms: int) -> None:
             "stored.",
             metadata={"partition": str(index)},
         )
-
-
-def appender(turn: Turn, queue: MessageQueue) -> "Appender":
-    """Return what appends a command's groups to a queue or a topic."""
-    if queue.entity.kind is EntityKind.TOPIC:
-        # Here, since it is an Appender itself.
-        from bendybus.partition_server.rules.publisher import Publisher
-
-        return Publisher(turn, queue)
-    return Appender(turn, queue)
 
 
 class Appender:
@@ -337,7 +324,7 @@ def _all_in_sessions(batch: Batch, start: int, end: int | None) -> bool:
 def _check_sessions(entity: Entity, batch: Batch, start: int, end: int) -> None:
     """Raise InvalidOperation for a message without a session, or with another partition key."""
     if not _all_in_sessions(batch, start, end):
-        raise session_access.missing(entity)
+        raise message_access.missing_session(entity)
     for index in range(start, end) if batch.partition_keys else ():
         partitioning.effective_key(
             session_id=batch.session_ids[index],

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from bendybus.domain import bounds, limits
-from bendybus.partition_server.rules import session_states, sessions
+from bendybus.partition_server.rules import sessions
 from bendybus.partition_server.state.answers import SessionCounts, SessionsCounted
 from bendybus.partition_server.state.commands import CountSessions
 from bendybus.partition_server.state.session_queue import SessionQueue
@@ -40,7 +40,7 @@ class _Pages(NamedTuple):
 def count(turn: Turn, command: CountSessions) -> SessionsCounted:
     """Return sessions that have messages, a state or a receiver, by name; see the contract."""
     queue = sessions.queue_of(turn.partition, command.entity, turn.now)
-    bounds.check_number("max_sessions", command.max_sessions, session_states.LISTED_MAX, 1)
+    bounds.check_number("max_sessions", command.max_sessions, sessions.LISTED_MAX, 1)
     place = _BEGINNING if command.after is None else command.after
     if command.after is not None:
         _check(command.after)

@@ -1,19 +1,23 @@
 """The locks of sessions: how a token leads to one, what it locks, how it ends.
 
-The stream that serves the receiver is lost: what it had reserved is free at once, uncounted, and
+When the stream that serves the receiver is lost, what it had reserved is free at once, uncounted;
 the lock lasts until its time is over or a stream attaches with the token. If the receiver was not
 told of its lock before, that is soon over.
+
+Messages of a session are received in their order, by its receiver alone (`open_ask`, `serve`).
 """
 
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bendybus.domain import bounds, errors, lock_token
+from bendybus.domain import bounds, errors, limits, lock_token
 from bendybus.domain.lock_token import TOKEN_BYTES
-from bendybus.partition_server.rules import locks, redeliver
-from bendybus.partition_server.state.answers import AskRefused, Delivery, Recalled
-from bendybus.partition_server.state.commands import Now
+from bendybus.partition_server.rules import locks, redeliver, sessions
+from bendybus.partition_server.state.answers import AskRefused, Delivery, Recalled, Reserved
+from bendybus.partition_server.state.budget import ServeBudget
+from bendybus.partition_server.state.commands import Ask, Now
+from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
@@ -39,6 +43,7 @@ _CHANGING: Final = (
 )  # fmt: skip
 # Messages of one session that may be locked at a time.
 LOCKS_PER_SESSION: Final = 10_000
+FRAME_ROWS: Final = 500
 
 
 def lost() -> errors.BusError:
@@ -299,6 +304,9 @@ def close_asks(turn: Turn, queue: SessionQueue, keys: Iterable[tuple[Any, int]])
 
 
 def _free(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
+    if session.ended:
+        # By another command of the stage.
+        return
     turn.stage.journal.note(setattr, session, "ended", False)
     session.ended = True
     turn.stage.journal.later(_freed, turn, queue, session)
@@ -312,3 +320,114 @@ def _freed(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
     store = turn.partition.store
     queue.sessions.freed(session.session_id, now_ms=turn.now.wall_ms, store=store)
     turn.stage.served[queue.slot] = queue
+
+
+def check_receive(queue: MessageQueue, session_token: bytes) -> None:
+    """Raise what refuses a receive without a session where there are some, or the reverse."""
+    by_session = isinstance(queue, SessionQueue)
+    if by_session and not session_token:
+        raise errors.InvalidOperation(
+            "It is not possible for an entity that requires sessions to create a non-sessionful "
+            f"message receiver. Accept a session of {queue.entity.title}.",
+            metadata={"entity": queue.entity.name},
+        )
+    if session_token and not by_session:
+        raise errors.InvalidOperation(
+            f"{queue.entity.title}: this (sub-)queue is not session-enabled. Receive from it "
+            "without one.",
+            metadata={"entity": queue.entity.name},
+        )
+
+
+def open_ask(turn: Turn, queue: SessionQueue, command: Ask) -> None:
+    """Open the ask of a session's receiver. Raises SessionLockLost."""
+    found, session = find(turn.partition, command.session_token, queue.entity.uid, turn.now)
+    if found is not queue or session.stream != command.stream:
+        raise lost()
+    ask = SessionAsk(
+        command.stream,
+        command.ask_id,
+        command.delete,
+        command.max_messages,
+        command.max_bytes,
+        session,
+    )
+    queue.open_ask((command.stream, command.ask_id), ask)
+
+
+def serve(
+    partition: PartitionState,
+    queue: SessionQueue,
+    answers: list[Answer],
+    now: Now,
+    budget: ServeBudget,
+) -> bool:
+    """Answer asks of sessions that have something, then receivers that wait for a session.
+
+    Returns False when there is more to give or to look at than a turn may take.
+    """
+    complete = True
+    for name in list(queue.sessions.woken):
+        if budget.spent():
+            return False
+        session = queue.held.get(name)
+        if session is None or not session.asks:
+            queue.sessions.woken.pop(name, None)
+        elif not _full(queue, session):
+            complete &= _serve(partition, queue, session, answers, now, budget)
+    return sessions.offer_free(partition, queue, answers, now, budget) and complete
+
+
+def _full(queue: SessionQueue, session: SessionLock) -> bool:
+    """Whether nothing may be locked before something is settled, which wakes the queue again."""
+    if len(queue.locks) >= limits.LOCKS_PER_QUEUE:
+        return True
+    return not session.room(LOCKS_PER_SESSION, queue.locks)
+
+
+def _serve(
+    partition: PartitionState,
+    queue: SessionQueue,
+    session: SessionLock,
+    answers: list[Answer],
+    now: Now,
+    budget: ServeBudget,
+) -> bool:
+    """Answer asks of one session; False if there is more than a turn may take or look at."""
+    while session.asks:
+        if budget.spent():
+            return False
+        if session.ended or session.until_mono_ms <= now.mono_ms:
+            # The sweep refuses them.
+            break
+        key, ask = next(iter(session.asks.items()))
+        room = session.room(LOCKS_PER_SESSION, queue.locks)
+        if not room:
+            # A settlement wakes the queue again.
+            return True
+        rows = queue.sessions.take(
+            min(ask.messages, FRAME_ROWS, room),
+            min(ask.size_bytes, limits.FRAME_BYTES_MAX),
+            now_ms=now.wall_ms,
+            store=partition.store,
+            session_id=session.session_id,
+        )
+        if not rows:
+            if session.has_ready():
+                return False
+            break
+        budget.rows += len(rows)
+        budget.size_bytes += sum(row.delivered_bytes() for row in rows)
+        try:
+            delivery = lock_messages(partition, queue, session, rows, now, ask=ask)
+            partition.streams.reserved(ask.stream, queue.slot)
+            lasts_ms, more = delivery.lock_remaining_ms, session.has_ready()
+            reserved = Reserved(ask.ask_id, delivery, lasts_ms, session.until_mono_ms, more)
+            partition.streams.ask_closed(*key)
+            queue.close_ask(key)
+            answers.append(Answer(ask.stream, reserved))
+        except Exception as error:
+            locks.unlock(queue, [row.counter for row in rows])
+            raise RuleFailed(ask, error) from error
+    queue.sessions.woken.pop(session.session_id, None)
+    return True

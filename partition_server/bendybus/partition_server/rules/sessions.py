@@ -5,15 +5,20 @@
                   └──close, lapsed─────┴────close──► free: no delivery is counted
 
 An accept waits like any ask: by name it is answered at once, else as soon as a session is free.
+
+Here is, too, what receivers keep for sessions, and the list of sessions.
 """
 
 from typing import Any, Final
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.partition_server.rules import drain, session_locks
+from bendybus.partition_server.rules import drain, room, session_locks
 from bendybus.partition_server.state.answers import (
+    Done,
     SessionOffered,
     SessionResult,
+    SessionsListed,
+    SessionStateRead,
 )
 from bendybus.partition_server.state.budget import ServeBudget
 from bendybus.partition_server.state.commands import (
@@ -22,9 +27,12 @@ from bendybus.partition_server.state.commands import (
     CloseSession,
     ConfirmSession,
     EntityRef,
+    GetSessionState,
+    ListSessions,
     Now,
     RenewSession,
     SessionRequest,
+    SetSessionState,
     ToldSession,
 )
 from bendybus.partition_server.state.faults import RuleFailed
@@ -33,6 +41,7 @@ from bendybus.partition_server.state.session_lock import NextSessionAsk, Session
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import SessionState
 
 # Sessions of one queue that may be locked in one partition.
 SESSIONS_HELD_MAX: Final = 20_000
@@ -233,3 +242,63 @@ def _result(turn: Turn, request_id: int, session: SessionLock) -> SessionResult:
         session.until_mono_ms,
         attachment=session.attachment,
     )
+
+
+LISTED_MAX: Final = 1_000
+
+
+def set_state(turn: Turn, command: SetSessionState) -> Done:
+    """Keep a state for a session, also without messages, or none. Raises what refuses it."""
+    partition, stage = turn.partition, turn.stage
+    queue, session = session_locks.find(
+        partition, command.session_token, command.entity_uid, turn.now
+    )
+    before = partition.store.sessions.state(queue.slot, session.session_id)
+    entry = SessionState(queue.slot, session.session_id, command.state, turn.now.wall_ms)
+    added_bytes = entry.size() - entry._replace(state=before).size()
+    if command.state is not None:
+        _check_room(turn, queue, len(command.state), added_bytes)
+    stage.touch(queue)
+    queue.state.size_bytes += added_bytes
+    stage.changes.session_states.append(entry)
+    return Done()
+
+
+def _check_room(turn: Turn, queue: SessionQueue, size_bytes: int, added_bytes: int) -> None:
+    entity = queue.entity
+    # A subscription has neither a size nor a quota of its own.
+    payer = room.payer_of(turn.partition, queue).entity
+    most = payer.message_bytes_max(turn.partition.fingerprint.tier)
+    if size_bytes > most:
+        raise errors.MessageSizeExceeded(
+            f"{entity.title}: a session state of {size_bytes} bytes is larger than the "
+            f"{most} allowed. Keep the data elsewhere and a reference in the state.",
+            metadata={"entity": entity.name, "limit": str(most)},
+        )
+    room.take(turn, queue, added_bytes)
+
+
+def get_state(turn: Turn, command: GetSessionState) -> SessionStateRead:
+    """Return what is kept for a session. Raises SessionLockLost."""
+    queue, session = session_locks.find(
+        turn.partition, command.session_token, command.entity_uid, turn.now
+    )
+    return SessionStateRead(turn.partition.store.sessions.state(queue.slot, session.session_id))
+
+
+def list_sessions(turn: Turn, command: ListSessions) -> SessionsListed:
+    """List sessions that have active messages or a state, a page at a time."""
+    queue = queue_of(turn.partition, command.entity, turn.now)
+    bounds.check_number("max_sessions", command.max_sessions, LISTED_MAX, 1)
+    if command.after is not None:
+        bounds.check_text("after", command.after, limits.KEY_CHARS_MAX)
+    bounds.check_number(
+        "state_updated_after_ms", command.state_updated_after_ms, bounds.TIME_MS_MAX
+    )
+    reads = turn.partition.store.sessions
+    if command.state_updated_after_ms:
+        found = reads.updated(
+            queue.slot, command.after, command.max_sessions, command.state_updated_after_ms
+        )
+        return SessionsListed(*found)
+    return SessionsListed(*reads.listed(queue.slot, command.after, command.max_sessions))

@@ -17,11 +17,12 @@ from bendybus.partition_server.rules import (
     duplicates,
     locks,
     publications,
+    publish,
     send,
     settle,
     transfer,
 )
-from bendybus.partition_server.rules.publisher import Publisher
+from bendybus.partition_server.rules.publish import Publisher
 from bendybus.partition_server.state.answers import Transacted, TransactionPart
 from bendybus.partition_server.state.commands import Append, Settle, Transact, Transfer
 from bendybus.partition_server.state.session_lock import SessionMessageLock
@@ -132,7 +133,7 @@ def _sessions(turn: Turn, command: Transact) -> set[str | None]:
 
 def _send(turn: Turn, part: Append, copies_left: int) -> tuple[TransactionPart, int]:
     """Return what a part did, and how many copies in subscriptions may follow."""
-    appender = send.appender(turn, send.target(turn, part.entity))
+    appender = publish.appender(turn, send.target(turn, part.entity))
     if isinstance(appender, Publisher):
         appender.in_transaction, appender.copies_left = True, copies_left
     outcome = appender.run(part)

@@ -1,20 +1,24 @@
-"""Columns of the contract ↔ values of the rules; the only place where both meet."""
+"""Columns and transactions of the contract ↔ values of the rules, where both meet."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from bendybus.domain import lock_token, sequence_number
+from bendybus.domain import errors, lock_token, sequence_number
+from bendybus.domain.disposition import Disposition
 from bendybus.internal.v1 import partition_pb2
-from bendybus.partition_server.state.answers import Delivery
+from bendybus.partition_server.state import answers, commands
+from bendybus.partition_server.state.answers import Delivery, SessionCounts, SessionsCounted
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import EntityRef
 from bendybus.partition_server.store.records import COUNTER_MASK, SHARED_FORMAT, Row, State
-from bendybus.v1 import message_pb2
-from bendybus.wire import entity_refs, message_heads
+from bendybus.partition_server.store.store import CountPlace
+from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import entities, frame_forms, statuses
 
 
 def entity_ref(proto: partition_pb2.EntityRef) -> EntityRef:
     """Return the entity that a call is about."""
-    return EntityRef(proto.uid, proto.generation, entity_refs.sub_queue_of(proto))
+    return EntityRef(proto.uid, proto.generation, entities.sub_queue_of(proto))
 
 
 def batch_from_proto(proto: message_pb2.MessageBatch) -> Batch:
@@ -61,7 +65,7 @@ def delivery_to_proto(
         )
         proto.heads.extend([row.head for row in rows])
         if not heads:
-            message_heads.join(proto)
+            frame_forms.join(proto)
     _add_texts(proto, rows)
     if any(row.time_to_live_ms for row in rows):
         proto.time_to_live_ms.extend([row.time_to_live_ms for row in rows])
@@ -116,3 +120,114 @@ _UNKNOWN = 2**32 - 1
 _FIRST_RARE = Row._fields.index("changed_properties")
 _AFTER_RARE = Row._fields.index("extra_bytes")
 _NOTHING_RARE = (None, None, None, None, 0)
+
+
+def place(request: partition_pb2.CountSessionsRequest) -> CountPlace | None:
+    """Return where a call goes on; None: at the beginning."""
+    if not request.HasField("after"):
+        return None
+    after = request.after
+    return CountPlace(
+        after.session_id,
+        after.state,
+        after.counter,
+        after.active,
+        after.deferred,
+        after.scheduled,
+    )
+
+
+def response(counted: SessionsCounted) -> partition_pb2.CountSessionsResponse:
+    """Return the answer to a call."""
+    following = counted.following
+    return partition_pb2.CountSessionsResponse(
+        sessions=[_to_proto(each) for each in counted.sessions],
+        following=None
+        if following is None
+        else partition_pb2.SessionCountPlace(**following._asdict()),
+    )
+
+
+def _to_proto(counts: SessionCounts) -> receiver_pb2.SessionCounts:
+    return receiver_pb2.SessionCounts(
+        session_id=counts.session_id,
+        active_message_count=counts.active,
+        deferred_message_count=counts.deferred,
+        scheduled_message_count=counts.scheduled,
+        locked_message_count=counts.locked,
+        state_size_in_bytes=counts.state_bytes,
+        locked_until_ms=counts.locked_until_ms,
+    )
+
+
+def transact_command(request: partition_pb2.TransactRequest, reply: Any) -> commands.Transact:
+    """Return what a call asks for. Raises InvalidArgument."""
+    return commands.Transact(
+        reply,
+        entity_ref(request.entity),
+        request.transaction_id,
+        list(_transact_parts(request)),
+        request.age_ms,
+        request.deadline_monotonic_ms,
+    )
+
+
+def transact_response(outcome: answers.Transacted) -> partition_pb2.TransactResponse:
+    """Return the answer to a call."""
+    made = partition_pb2.TransactResponse(
+        outcomes=[
+            partition_pb2.TransactionOutcome(
+                sequence_numbers=part.numbers,
+                duplicates=part.duplicates,
+                locked_until_ms=part.locked_until_ms,
+                lock_remaining_ms=part.lock_remaining_ms,
+            )
+            for part in outcome.parts
+        ]
+    )
+    if outcome.error is not None:
+        made.refusal.part = outcome.refused_part
+        made.refusal.error.CopyFrom(statuses.to_error(outcome.error))
+    return made
+
+
+def _transact_parts(
+    request: partition_pb2.TransactRequest,
+) -> Iterator[commands.Append | commands.Settle | commands.Transfer]:
+    entity = entity_ref(request.entity)
+    for part in request.parts:
+        kind = part.WhichOneof("kind")
+        if kind == "send":
+            batch = batch_from_proto(part.send.batch)
+            yield commands.Append(None, entity, batch, list(part.send.group_sizes))
+        elif kind == "settle":
+            yield _transact_settle(part.settle, entity)
+        elif kind == "transfer":
+            batch = batch_from_proto(part.transfer.batch)
+            destination = entity_ref(part.transfer.destination)
+            yield commands.Transfer(destination, batch, list(part.transfer.group_sizes))
+        else:
+            raise errors.InvalidArgument(
+                "parts", "each part must be a send, a settlement or a transfer."
+            )
+
+
+def _transact_settle(
+    settle: partition_pb2.TransactionSettle, entity: commands.EntityRef
+) -> commands.Settle:
+    try:
+        disposition = Disposition(settle.disposition)
+    except ValueError:
+        raise errors.InvalidArgument("disposition", f"{settle.disposition} is unknown.") from None
+    changed = settle.changed_properties
+    return commands.Settle(
+        None,
+        0,
+        disposition,
+        settle.lock_tokens,
+        changed.SerializeToString() if changed.entries else None,
+        settle.dead_letter_reason,
+        settle.dead_letter_error_description,
+        entity.uid,
+        session_token=settle.session_token,
+    )

@@ -1,19 +1,27 @@
-"""The gRPC façade of the catalogue: the registrar's commits, the copies, the watch."""
+"""The gRPC façade of the catalogue: the registrar's commits, the watch, and copies for others."""
 
+import asyncio
+import contextlib
+import threading
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import grpc
 
+from bendybus.domain import limits
 from bendybus.domain.entity import Entity
+from bendybus.domain.entity_settings import Description, SubscriptionDescription
+from bendybus.domain.errors import BusError
+from bendybus.domain.filters import rule as rules
+from bendybus.domain.filters.rule import Rule, SqlFilter
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server.broker.replies import Outbox
-from bendybus.partition_server.service import rule_compiler
+from bendybus.partition_server.service.catalogue_pull import REGISTRAR, CataloguePull
 from bendybus.partition_server.service.hosts import Hosts, submit
-from bendybus.partition_server.service.rule_compiler import RuleCompiler
-from bendybus.partition_server.state import answers, commands
+from bendybus.partition_server.state import commands
 from bendybus.wire import catalogue, entities, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -22,9 +30,19 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class EntityService(entity_pb2_grpc.EntityServiceServicer):
     """bendybus.internal.v1.EntityService."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(
+        self,
+        hosts: Hosts,
+        address: str | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        """`address`: of the registrar, where another process serves it."""
         self._hosts = hosts
         self._compiler = RuleCompiler()
+        # Of the streams that watch each partition.
+        self._watchers: dict[int, set[Outbox[entity_pb2.WatchEntitiesResponse]]] = {}
+        self.pull = CataloguePull(hosts, self.take, address, credentials)
+        self.pull.changed = self._tell
 
     @statuses.unary
     async def CommitEntity(
@@ -60,11 +78,14 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
         self, request: entity_pb2.ApplyEntityRequest, context: Context
     ) -> entity_pb2.ApplyEntityResponse:
         """Copy entries of the registrar."""
-        entries = catalogue.applied(request)
-        described = [entry.description for entry in entries]
-        await self._compiler.prepare(rule_compiler.of_descriptions(described))
-        await self._hosts.ask(request.partition, lambda reply: commands.ApplyEntity(reply, entries))
+        await self.take(request.partition, catalogue.applied(request))
         return entity_pb2.ApplyEntityResponse()
+
+    async def take(self, partition: int, entries: Sequence[Entity]) -> None:
+        """Have a partition take entries of the registrar, all or none. Raises the domain error."""
+        described = [entry.description for entry in entries]
+        await self._compiler.prepare(of_descriptions(described))
+        await self._hosts.ask(partition, lambda reply: commands.ApplyEntity(reply, entries))
 
     async def WatchEntities(
         self, request: entity_pb2.WatchEntitiesRequest, context: Context
@@ -74,9 +95,16 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
             thread = self._hosts.find(request.partition)
             fingerprint = entities.fingerprint_to_proto(thread.store.fingerprint)
             outbox: Outbox[entity_pb2.WatchEntitiesResponse] = Outbox(
-                lambda changed: _watch_response(changed, fingerprint)
+                lambda changed: catalogue.watch_response(
+                    fingerprint,
+                    changed.entities,
+                    snapshot=changed.snapshot,
+                    pulls=self.pull.of(request.partition),
+                )
             )
             submit(thread, commands.Watch(outbox))
+            watchers = self._watchers.setdefault(request.partition, set())
+            watchers.add(outbox)
             try:
                 # The caller's cancellation ends this handler, wherever it waits.
                 with self._hosts.attendance.stream(outbox.close):
@@ -87,7 +115,17 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
                         for part in catalogue.parts(frame, request.part_bytes):
                             yield part
             finally:
+                watchers.discard(outbox)
                 thread.submit(commands.StreamEnded(outbox))
+
+    def _tell(self) -> None:
+        """Tell all watchers whether a partition takes what it lacks by itself now."""
+        for partition, watchers in self._watchers.items():
+            thread = self._hosts.threads[partition]
+            fingerprint = entities.fingerprint_to_proto(thread.store.fingerprint)
+            for outbox in watchers if partition != REGISTRAR else ():
+                pulls = self.pull.of(partition)
+                outbox.put(catalogue.watch_response(fingerprint, (), snapshot=False, pulls=pulls))
 
     @statuses.unary
     async def FenceIdleEntity(
@@ -103,7 +141,36 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
         return entity_pb2.FenceIdleEntityResponse(fenced=fenced)
 
 
-def _watch_response(
-    changed: answers.CatalogueChanged, fingerprint: entity_pb2.Fingerprint
-) -> entity_pb2.WatchEntitiesResponse:
-    return catalogue.watch_response(fingerprint, changed.entities, snapshot=changed.snapshot)
+class RuleCompiler:
+    """Compiles what calls bring."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def prepare(self, given: Iterable[Rule]) -> None:
+        """Compile rules, up to the first that is wrong: that is left to the decision on it."""
+        sql = (each for each in given if isinstance(each.filter, SqlFilter) or each.action)
+        wanted = list(islice(sql, limits.COMPILED_TEXTS_MAX))
+        if not wanted:
+            return
+        cancelled = threading.Event()
+        async with self._turn:
+            try:
+                await asyncio.to_thread(_compile, wanted, cancelled)
+            finally:
+                cancelled.set()
+
+
+def of_descriptions(descriptions: Iterable[Description]) -> Iterable[Rule]:
+    """Return the rules of all subscriptions among some descriptions."""
+    for each in descriptions:
+        if isinstance(each, SubscriptionDescription):
+            yield from each.rules
+
+
+def _compile(wanted: Sequence[Rule], cancelled: threading.Event) -> None:
+    with contextlib.suppress(BusError):
+        for each in wanted:
+            if cancelled.is_set():
+                return
+            rules.compiled(each, partitioned=False)

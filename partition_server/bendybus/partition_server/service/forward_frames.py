@@ -13,7 +13,7 @@ from bendybus.partition_server.state.batch import Batch, Carried
 from bendybus.partition_server.state.lanes import Outgoing
 from bendybus.partition_server.store.records import ForwardSource
 from bendybus.v1 import message_pb2
-from bendybus.wire import entity_refs, statuses
+from bendybus.wire import entities, statuses
 
 # At the source
 
@@ -25,7 +25,7 @@ def request(frame: Outgoing, deadline_mono_ms: int) -> partition_pb2.ForwardRequ
         entity=partition_pb2.EntityRef(uid=frame.uid, generation=frame.generation),
         source=partition_pb2.ForwardSource(
             uid=frame.source.uid,
-            sub_queue=entity_refs.number_of(frame.source.sub_queue),
+            sub_queue=entities.number_of(frame.source.sub_queue),
             partition=frame.source.partition,
             incarnation=frame.source.incarnation,
             destination=frame.source.destination,

@@ -22,7 +22,7 @@ from bendybus.partition_server.service import forward_frames
 from bendybus.partition_server.service.hosts import Hosts
 from bendybus.partition_server.state.answers import Failed, ForwardedTaken
 from bendybus.partition_server.state.lanes import FLIGHTS_MAX, ForwardOutcome, Outgoing
-from bendybus.wire import peer_channels, statuses
+from bendybus.wire import serving, statuses
 
 logger = logging.getLogger(__name__)
 ANSWER_S: Final = 10.0
@@ -41,7 +41,7 @@ class Peer:
     ) -> None:
         self.partition = partition
         self._address = address
-        self._channel = peer_channels.opened(address, credentials)
+        self._channel = serving.peer_channel(address, credentials)
         self._stub = partition_pb2_grpc.PartitionServiceStub(self._channel)
         # Its monotonic clock minus ours, at most; None: not known.
         self._clock_offset_ms: int | None = None
@@ -70,7 +70,7 @@ class Peer:
 
     async def renew(self, credentials: grpc.ChannelCredentials) -> None:
         """Go over to a new channel; calls on the old one end by themselves."""
-        old, self._channel = self._channel, peer_channels.opened(self._address, credentials)
+        old, self._channel = self._channel, serving.peer_channel(self._address, credentials)
         self._stub = partition_pb2_grpc.PartitionServiceStub(self._channel)
         await old.close(RENEW_S)
 

@@ -7,7 +7,7 @@ from bendybus.domain import errors
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Call
 from bendybus.partition_server.state.commands import Command
-from bendybus.wire.draining import Drain
+from bendybus.wire.streams import Drain
 
 
 class Hosts:

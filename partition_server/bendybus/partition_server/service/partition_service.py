@@ -4,7 +4,8 @@ No rules here. A stream belongs to one partition; when it ends, in whatever way,
 told, so that what was reserved for it is released.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import grpc
@@ -15,20 +16,13 @@ from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
 from bendybus.partition_server.broker.clocks import read_clocks
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Outbox, SendReply
-from bendybus.partition_server.service import (
-    conversions,
-    deliver_frames,
-    forward_frames,
-    send_frames,
-    session_counts,
-    transactions,
-)
-from bendybus.partition_server.service.frame_streams import both_ways, ending
+from bendybus.partition_server.service import conversions, forward_frames, frames
 from bendybus.partition_server.service.hosts import submit
 from bendybus.partition_server.service.pipeline_calls import PipelineCalls
 from bendybus.partition_server.state import answers, commands
 from bendybus.v1 import receiver_pb2
-from bendybus.wire import batch_deletes, merged_frames, message_heads, statuses
+from bendybus.wire import batch_deletes, frame_forms, statuses, streams
+from bendybus.wire.streams import End
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -41,7 +35,7 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
     ) -> AsyncIterator[partition_pb2.SendFramesResponse]:
         """Store frames; answers after the commit that holds them."""
         await self._refuse_at_the_end(context)
-        outbox: Outbox[partition_pb2.SendFramesResponse] = Outbox(send_frames.response)
+        outbox: Outbox[partition_pb2.SendFramesResponse] = Outbox(frames.send_response)
 
         async def read() -> None:
             async for request in request_iterator:
@@ -51,12 +45,12 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                 outbox.expect()
                 reply = SendReply(outbox, request.frame_id)
                 try:
-                    submit(self._hosts.find(request.partition), send_frames.command(request, reply))
+                    submit(self._hosts.find(request.partition), frames.send_command(request, reply))
                 except BusError as error:
                     reply.answer(answers.Failed(error))
 
         # At once, so that the front end knows that the stream is open.
-        await context.send_initial_metadata((message_heads.READS,))
+        await context.send_initial_metadata((frame_forms.READS_HEADS,))
         moving = partition_pb2.SendFramesResponse(moving=True)
         with self._hosts.traffic.stream(ending(context, outbox, moving)):
             async for frame in both_ways(read(), outbox):
@@ -68,11 +62,11 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         """Reserve, deliver, settle; see the contract."""
         await self._refuse_at_the_end(context)
         opened: list[PartitionThread] = []
-        heads = message_heads.read_by(context.invocation_metadata())
+        heads = frame_forms.heads_read_by(context.invocation_metadata())
         outbox: Outbox[partition_pb2.DeliverFramesResponse] = Outbox(
-            lambda value: deliver_frames.response(value, opened[0], heads=heads),
-            awaited=deliver_frames.is_outcome,
-            merges=merged_frames.read_by(context.invocation_metadata()),
+            lambda value: frames.response(value, opened[0], heads=heads),
+            awaited=frames.is_outcome,
+            merges=frame_forms.merged_read_by(context.invocation_metadata()),
         )
 
         async def read() -> None:
@@ -81,9 +75,9 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                     continue
                 if not opened:
                     opened.append(self._hosts.find(request.partition))
-                submit(opened[0], *deliver_frames.commands_of(request, outbox))
+                submit(opened[0], *frames.commands_of(request, outbox))
 
-        await context.send_initial_metadata((merged_frames.READS,))
+        await context.send_initial_metadata((frame_forms.READS_MERGED,))
         moving = partition_pb2.DeliverFramesResponse(moving=True)
         try:
             async with statuses.errors_as_status(context):
@@ -124,9 +118,9 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
     ) -> partition_pb2.TransactResponse:
         """Do all parts, or nothing."""
         outcome: answers.Transacted = await self._ask(
-            context, request.partition, lambda reply: transactions.command(request, reply)
+            context, request.partition, lambda reply: conversions.transact_command(request, reply)
         )
-        return transactions.response(outcome)
+        return conversions.transact_response(outcome)
 
     async def Peek(
         self, request: partition_pb2.PeekRequest, context: Context
@@ -265,10 +259,10 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                 reply,
                 conversions.entity_ref(request.entity),
                 request.max_sessions,
-                session_counts.place(request),
+                conversions.place(request),
             ),
         )
-        return session_counts.response(counted)
+        return conversions.response(counted)
 
     async def GetCounts(
         self, request: partition_pb2.GetCountsRequest, context: Context
@@ -323,5 +317,34 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
 
 
 def _batch(context: Context, partition: int, delivery: answers.Delivery) -> Any:
-    heads = message_heads.read_by(context.invocation_metadata())
+    heads = frame_forms.heads_read_by(context.invocation_metadata())
     return conversions.delivery_to_proto(delivery, partition=partition, heads=heads)
+
+
+async def both_ways(reading: Coroutine[Any, Any, None], outbox: Outbox[Any]) -> AsyncIterator[Any]:
+    """Yield frames of the outbox while `reading` runs, then what is left; raise its error."""
+    reader = asyncio.get_running_loop().create_task(reading, name="stream-reader")
+
+    def read_all(task: asyncio.Task[None]) -> None:
+        failed = not task.cancelled() and task.exception() is not None
+        if failed or task.cancelled():
+            outbox.close()
+        else:
+            outbox.finish()
+
+    reader.add_done_callback(read_all)
+    try:
+        while (frame := await outbox.next()) is not None:
+            yield frame
+        if reader.done():
+            await reader
+    finally:
+        reader.cancel()
+
+
+def ending(context: Context, outbox: Outbox[Any], moving: Any) -> End:
+    """Return what asks a stream to end, as the caller knows it."""
+    metadata = context.invocation_metadata() or ()
+    if any(name == streams.MOVES for name, _ in metadata):
+        return lambda: outbox.move(moving)
+    return outbox.finish

@@ -15,7 +15,7 @@ from bendybus.partition_server.state import pipeline_commands as commands
 from bendybus.partition_server.state.commands import Command
 from bendybus.partition_server.state.pipeline_commands import DrainAction
 from bendybus.v1 import pipeline_pb2
-from bendybus.wire import message_heads, statuses
+from bendybus.wire import frame_forms, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -67,7 +67,7 @@ class PipelineCalls:
             ),
         )
         compose, at = sequence_number.compose, request.partition
-        heads = message_heads.read_by(context.invocation_metadata())
+        heads = frame_forms.heads_read_by(context.invocation_metadata())
         return partition_pb2.BrowseRangeResponse(
             page=pipeline_pb2.BrowsePartitionResponse(
                 batch=conversions.delivery_to_proto(page.delivery, partition=at, heads=heads),

@@ -60,7 +60,7 @@ METHODS: Final[dict[str, frozenset[Role]]] = {
     f"{_PARTITION_SERVICE}GetFence": _FRONTEND,
     f"{_ENTITY_SERVICE}CommitEntity": _BOTH,
     f"{_ENTITY_SERVICE}ApplyEntity": _BOTH,
-    f"{_ENTITY_SERVICE}WatchEntities": _BOTH,
+    f"{_ENTITY_SERVICE}WatchEntities": _ALL,
     f"{_ENTITY_SERVICE}FenceIdleEntity": _BOTH,
     "/grpc.health.v1.Health/Check": _ALL,
     "/grpc.health.v1.Health/Watch": _ALL,

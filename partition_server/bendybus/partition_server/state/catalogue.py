@@ -31,11 +31,7 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description, SubscriptionDescription
 from bendybus.domain.lifecycle import EntityAction, EntityState
-from bendybus.partition_server.state import (
-    catalogue_checks,
-    catalogue_forwarding,
-    catalogue_rules,
-)
+from bendybus.partition_server.state import catalogue_checks, catalogue_rules
 from bendybus.partition_server.state.catalogue_rules import RuleCounts
 from bendybus.partition_server.state.commands import CommitEntity, EntityRef, Now
 
@@ -176,7 +172,7 @@ class Catalogue:
         next_state = catalogue_checks.state_after(command, current)
         if command.action is EntityAction.CREATE:
             made = self._create(command, current, now)
-            catalogue_forwarding.check(self, made, None)
+            catalogue_checks.check_destinations(self, made, None)
             return self._with_family(made)
         assert current is not None, "the table lets nothing else happen to what is absent"
         catalogue_checks.check_may_change(command, current)
@@ -207,7 +203,7 @@ class Catalogue:
             updated_at_ms=now.wall_ms,
             **changes,
         )
-        catalogue_forwarding.check(self, entity, current)
+        catalogue_checks.check_destinations(self, entity, current)
         return self._with_family(entity)
 
     def _with_family(self, entity: Entity) -> tuple[Entity, list[Entity]]:

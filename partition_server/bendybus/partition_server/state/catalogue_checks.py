@@ -1,14 +1,19 @@
-"""What the registrar checks before it changes an entry: identity, owner, state, kind.
+"""What the registrar checks before it changes an entry: kind, state, owner, forwarding.
 
-Functions of a command and the entry that has its name; called by `Catalogue.decide` only.
+Functions of a command and the entry that has its name; called by `Catalogue.decide` only, which
+decides on one change after the other. So two updates whose forwarding would make a cycle together
+cannot both pass `check_destinations`.
 """
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from bendybus.domain import descriptions, entity_settings, errors, immutable_fields, lifecycle
+from bendybus.domain import descriptions, entity_settings, errors, forwarding, lifecycle
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Fingerprint, Origin
-from bendybus.domain.entity_settings import Description
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import BY_NAME, Description
+from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.partition_server.state import catalogue_rules
 from bendybus.partition_server.state.commands import CommitEntity
@@ -171,7 +176,98 @@ def changed(command: CommitEntity, current: Entity, namespace: Fingerprint) -> D
         wanted = descriptions.settled(wanted, tier=tier, partition_count=count, current=before)
     else:
         wanted = descriptions.with_own_size(wanted, tier)
-    immutable_fields.check_entity(current.name, before, wanted)
+    descriptions.check_unchanged(current.name, before, wanted)
     descriptions.check(wanted, tier=tier, partition_count=count)
     descriptions.check_new(wanted, tier=tier, partition_count=count, current=before)
     return descriptions.settled(wanted, tier=tier, partition_count=count, current=before)
+
+
+class Entries(Protocol):
+    """What is read of the catalogue."""
+
+    def by_key(self, key: str) -> Entity | None:
+        """Return the entry of a name in lower case, also a tombstone."""
+
+    def subscriptions(self, topic: Entity) -> list[Entity]:
+        """Return the subscriptions of a topic; none of another entity."""
+
+
+def check_destinations(catalogue: Entries, wanted: Entity, current: Entity | None) -> None:
+    """Raise what refuses the destinations of an entry. Those that it has already are kept."""
+    for field in forwarding.FIELDS:
+        name = getattr(wanted.description, field)
+        if not name or (current is not None and name == getattr(current.description, field)):
+            continue
+        destination = _destination(catalogue, wanted, field, name)
+        if field == "forward_to":
+            _check_cycle(catalogue, wanted, destination)
+
+
+def _destination(catalogue: Entries, wanted: Entity, field: str, name: str) -> Entity:
+    """Return the entity that is forwarded to. Raises what refuses it."""
+    entities.check_name(name)
+    if name.lower() == wanted.key:
+        raise _refusal(wanted, field, f"{wanted.title} cannot forward to itself. Choose another")
+    found = catalogue.by_key(name.lower())
+    if found is None or found.deleted:
+        raise _refusal(
+            wanted,
+            field,
+            f"the destination {name!r} of {wanted.title} does not exist. Create it first: bendybus "
+            f"create queue {name}, or create topic {name}",
+            errors.EntityNotFound,
+        )
+    if found.kind is EntityKind.SUBSCRIPTION:
+        raise _refusal(
+            wanted, field, f"{found.title} is no queue or topic. Forward to its topic or a queue"
+        )
+    return found
+
+
+def _check_cycle(catalogue: Entries, wanted: Entity, destination: Entity) -> None:
+    """Raise InvalidOperation if what is forwarded to `destination` could come back.
+
+    A topic hands on to its subscriptions, and these forward.
+    """
+    # Subscription or not, what comes to its topic comes to it.
+    own = {wanted.key, wanted.topic_key or wanted.key}
+    # Each with the entity that leads to it.
+    came_from: dict[str, str] = {destination.key: ""}
+    ahead = [destination.key]
+    while ahead:
+        key = ahead.pop()
+        if key in own:
+            path = " to ".join(_path(came_from, key))
+            raise _refusal(
+                wanted,
+                "forward_to",
+                f"{wanted.title} would get its own messages back: from {path}. Break the cycle",
+            )
+        for name in _next(catalogue, key):
+            if name not in came_from:
+                came_from[name] = key
+                ahead.append(name)
+
+
+def _next(catalogue: Entries, key: str) -> list[str]:
+    """Return where messages of an entity go on to by `forwardTo`, if there is one of this name."""
+    entity = catalogue.by_key(key)
+    if entity is None or entity.deleted:
+        return []
+    family = [entity, *catalogue.subscriptions(entity)]
+    return [name.lower() for each in family if (name := each.description.forward_to)]
+
+
+def _path(came_from: dict[str, str], key: str) -> list[str]:
+    names: list[str] = []
+    while key:
+        names.append(repr(key))
+        key = came_from[key]
+    return names[::-1]
+
+
+def _refusal(
+    wanted: Entity, field: str, sentence: str, kind: type[BusError] = errors.InvalidOperation
+) -> BusError:
+    name = BY_NAME[field].manifest_name
+    return kind(f"{name}: {sentence}.", metadata={"field": name, "entity": wanted.name})

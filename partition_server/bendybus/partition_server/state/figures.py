@@ -46,7 +46,7 @@ class Figures:
         self.commit_seconds += seconds
         self.commit_buckets[bisect_left(COMMIT_BOUNDS_S, seconds)] += 1
         # What is moved leaves one queue for another.
-        self.messages_stored += len(changes.inserts) + len(changes.moves)
+        self.messages_stored += changes.stored() + len(changes.moves)
         self.messages_removed += len(changes.deletes) + len(changes.moves)
 
     def met_fault(self, work: str, entity: str) -> None:

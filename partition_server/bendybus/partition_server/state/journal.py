@@ -37,6 +37,8 @@ NOT_UNDONE: Final = {
     "watchers": "the same",
     "begun": "what a frame to a topic is about; what is not committed of it is found again",
     "matchings": "which rules a message met does not depend on what is stored",
+    "_known": "the same of the copies that rules make, which are arranged once",
+    "_known_copies": "the same",
 }
 
 

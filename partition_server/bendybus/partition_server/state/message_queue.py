@@ -16,8 +16,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.sub_queue import DEAD_LETTERS
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
-from bendybus.partition_server.state.ready_set import ReadySet, ReadyWindow
-from bendybus.partition_server.state.window_memory import WindowMemory
+from bendybus.partition_server.state.ready_set import ReadySet, ReadyWindow, WindowMemory
 from bendybus.partition_server.store.records import SlotState
 
 # Notes of lock ends beyond two a lock, before they are made again without those of settled ones.

@@ -16,7 +16,6 @@ from bendybus.partition_server.state.budget import Budget, ServeBudget
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.clock_guard import ClockGuard
 from bendybus.partition_server.state.commands import EntityRef, Now
-from bendybus.partition_server.state.deletions import Deletions
 from bendybus.partition_server.state.drains import Drains
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
 from bendybus.partition_server.state.faults import Faults
@@ -24,19 +23,18 @@ from bendybus.partition_server.state.forwards import Forwards
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.lanes import Lanes
 from bendybus.partition_server.state.message_queue import MessageQueue
-from bendybus.partition_server.state.open_streams import OpenStreams
-from bendybus.partition_server.state.operation_memory import Operations
-from bendybus.partition_server.state.places import FencePlaces, HeldMessages
+from bendybus.partition_server.state.outcomes import Operations
 from bendybus.partition_server.state.producer_memory import Producers
 from bendybus.partition_server.state.publications import Publications
 from bendybus.partition_server.state.queues import Queues
+from bendybus.partition_server.state.ready_set import WindowMemory
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.settler_memory import Settlers
+from bendybus.partition_server.state.shares import FencePlaces, HeldMessages, OpenStreams
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.topics import Topics
 from bendybus.partition_server.state.transaction_outcomes import Transactions
-from bendybus.partition_server.state.unfinished_work import Unfinished
-from bendybus.partition_server.state.window_memory import WindowMemory
+from bendybus.partition_server.state.unfinished_work import Deletions, Unfinished
 from bendybus.partition_server.store.store import Opened, Store
 
 FENCE_MS: Final = 10_000

@@ -20,10 +20,10 @@ from bendybus.domain.errors import BusError
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append, SendFenced, TakeForwarded, Transact
-from bendybus.partition_server.state.matchings import Matchings
 from bendybus.partition_server.state.producer_memory import Known
 from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.stage import Answer, Stage
+from bendybus.partition_server.state.topics import Matchings
 
 # What all frames that wait may take.
 BYTES_MAX: Final = 64 * limits.MB

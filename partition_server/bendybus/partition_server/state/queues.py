@@ -13,8 +13,8 @@ from bendybus.domain.sub_queue import OF_KIND, ON_NEED, SubQueue
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.ready_set import WindowMemory
 from bendybus.partition_server.state.session_queue import SessionQueue
-from bendybus.partition_server.state.window_memory import WindowMemory
 from bendybus.partition_server.store.records import SLOT_MAX, SlotState
 
 

@@ -1,14 +1,26 @@
 """A session-aware queue of one partition in memory: its sessions that are locked, and who waits.
 
 The locks of messages end with the lock of their session, so this queue watches only those.
+
+What can be received of a session-aware queue: which sessions are free, and what is next in each.
+
+    store ──page of (counter, session)──► candidates ──next_session()──► offered, locked
+    commit ──hot──►                          ▲                               │
+                                             └────────────── free ◄──────────┘
+
+Every session that has messages is locked, or a *candidate*, or all its messages have counters
+above `loaded`. So memory grows with the sessions that are locked, and a bounded number of others,
+never with messages or with the sessions that wait. A session that is locked is read from the store
+in its own order, as much at a time as its receiver asks for.
 """
 
 import heapq
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bendybus.partition_server.state.message_lock import OpenAsk
+from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.session_lock import (
     NextSessionAsk,
@@ -16,7 +28,202 @@ from bendybus.partition_server.state.session_lock import (
     SessionLock,
     SessionMessageLock,
 )
-from bendybus.partition_server.state.session_ready_set import SessionReadySet
+from bendybus.partition_server.store.records import Row, SlotState, State, row_id
+from bendybus.partition_server.store.store import Store
+
+PAGE_ROWS: Final = 2_000
+PAGE_COUNTERS: Final = 50_000
+CANDIDATES_MAX: Final = 4_000
+# One look for a free session reads this many pages and checks this many candidates; the next turn
+# goes on.
+LOOK_PAGES: Final = 2
+LOOKS: Final = 500
+# Entries of the heap that are void, before it is made again.
+HEAP_SPARE: Final = 1_000
+
+
+class SessionReadySet:
+    """The ready set of a queue whose messages are received by session."""
+
+    __slots__ = ("_heads", "_heap", "_held", "_locks", "_state", "loaded", "woken")
+
+    def __init__(
+        self, state: SlotState, locks: Mapping[int, Lock], held: Mapping[str, SessionLock]
+    ) -> None:
+        """`locks` are those of the queue, `held` its sessions that are offered or locked."""
+        self._state = state
+        self._locks = locks
+        self._held = held
+        # Candidates: where the first message of each is, or was; and the same in order.
+        self._heads: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+        self.loaded = 0
+        # Sessions that have asks, and maybe something for them.
+        self.woken: dict[str, None] = {}
+
+    def at_end(self) -> bool:
+        """Whether all messages before the next one are known by their sessions."""
+        return self.loaded >= self._state.counter
+
+    def push_hot(self, rows: Iterable[Row], caught_up: bool) -> None:
+        """Tell sessions of committed rows; see ReadySet."""
+        found: list[tuple[int, str]] = []
+        for row in rows:
+            session = self._held.get(row.session_id or "")
+            if row.state != State.ACTIVE:
+                continue
+            found.append((row.counter, row.session_id or ""))
+            if session is not None:
+                session.more = True
+                self._wake(session)
+        if caught_up and self._discovered(found):
+            self.loaded = self._state.counter
+
+    def give_back(self, counter: int, lock: Lock) -> None:
+        """Put a message back into its place in its session, if that is still locked."""
+        assert isinstance(lock, SessionMessageLock), lock
+        session = lock.session
+        # Above `loaded` (after a rewind) the next page has it.
+        if not session.ended and counter <= session.loaded:
+            heapq.heappush(session.returned, counter)
+            self._wake(session)
+
+    def forget(self, counters: Sequence[int]) -> None:
+        """Do nothing: what is not locked is read again before it is given."""
+
+    def rewind(self) -> None:
+        """Look for all sessions, and for all messages of those that are locked, again."""
+        self._heads.clear()
+        self._heap.clear()
+        self.loaded = 0
+        for session in self._held.values():
+            session.loaded, session.more = 0, True
+            session.returned.clear()
+            self._wake(session)
+
+    def has_ready(self) -> bool:
+        """Whether a look for a free session could find one."""
+        return bool(self._heads) or not self.at_end()
+
+    def take(
+        self, count: int, size_bytes: int, *, now_ms: int, store: Store, session_id: str = ""
+    ) -> list[Row]:
+        """Return messages of a session that is locked, in their order; see ReadySet."""
+        session = self._held[session_id]
+        taken: list[Row] = []
+        while session.returned and len(taken) < count and size_bytes > 0:
+            counter = session.returned[0]
+            for row in store.rows([row_id(self._state.slot, counter)]):
+                if not self._free(row, now_ms):
+                    continue
+                if taken and row.delivered_bytes() > size_bytes:
+                    return taken
+                taken.append(row)
+                size_bytes -= row.delivered_bytes()
+            heapq.heappop(session.returned)
+        if session.more and len(taken) < count and size_bytes > 0:
+            self._read(session, taken, count - len(taken), size_bytes, now_ms=now_ms, store=store)
+        return taken
+
+    def next_session(self, *, now_ms: int, store: Store) -> str | None:
+        """Return the free session whose first message is the oldest; None: none was found.
+
+        It is no longer a candidate; the caller locks it. The work is bounded: `has_ready` says
+        whether there is more to look at.
+        """
+        pages = LOOK_PAGES
+        for _ in range(LOOKS):
+            if not self._heads:
+                if self.at_end() or not pages:
+                    return None
+                pages -= 1
+                self._load(store, now_ms)
+                continue
+            known, session_id = heapq.heappop(self._heap)
+            if self._heads.get(session_id) != known:
+                continue
+            del self._heads[session_id]
+            head = store.sessions.head(self._state.slot, session_id, now_ms)
+            if head == known or (head is not None and not self._earlier(head)):
+                return session_id
+            if head is not None and head <= self.loaded:
+                self._add(head, session_id)
+        return None
+
+    def locked(self, session_id: str) -> None:
+        """Take a session that is locked out of the candidates."""
+        self._heads.pop(session_id, None)
+
+    def freed(self, session_id: str, *, now_ms: int, store: Store) -> None:
+        """Make a session whose lock is over a candidate again, if it has messages."""
+        self.woken.pop(session_id, None)
+        head = store.sessions.head(self._state.slot, session_id, now_ms)
+        # Above `loaded` a page will have it.
+        if head is not None and head <= self.loaded:
+            self._add(head, session_id)
+
+    def _free(self, row: Row, now_ms: int) -> bool:
+        alive = row.expires_ms is None or row.expires_ms > now_ms
+        return row.state == State.ACTIVE and alive and row.counter not in self._locks
+
+    def _read(
+        self,
+        session: SessionLock,
+        taken: list[Row],
+        count: int,
+        size_bytes: int,
+        *,
+        now_ms: int,
+        store: Store,
+    ) -> None:
+        slot, most = self._state.slot, size_bytes
+        rows = store.sessions.rows(
+            slot, session.session_id, session.loaded, count, size_bytes, now_ms
+        )
+        for row in rows:
+            if row.counter not in self._locks:
+                if taken and row.delivered_bytes() > size_bytes:
+                    return
+                taken.append(row)
+                size_bytes -= row.delivered_bytes()
+            session.loaded = row.counter
+        session.more = len(rows) == count or sum(row.delivered_bytes() for row in rows) >= most
+        if not session.more:
+            session.loaded = self._state.counter
+
+    def _load(self, store: Store, now_ms: int) -> None:
+        through = min(self._state.counter, self.loaded + PAGE_COUNTERS)
+        found = store.sessions.discover(self._state.slot, self.loaded, through, PAGE_ROWS, now_ms)
+        if self._discovered(found) and len(found) < PAGE_ROWS:
+            self.loaded = through
+
+    def _discovered(self, found: Iterable[tuple[int, str]]) -> bool:
+        """Take sessions of messages in order, moving `loaded`; return whether all had room."""
+        for counter, session_id in found:
+            if session_id not in self._held and session_id not in self._heads:
+                if len(self._heads) >= CANDIDATES_MAX:
+                    return False
+                self._add(counter, session_id)
+            self.loaded = counter
+        return True
+
+    def _add(self, head: int, session_id: str) -> None:
+        self._heads[session_id] = head
+        heapq.heappush(self._heap, (head, session_id))
+        if len(self._heap) > 2 * len(self._heads) + HEAP_SPARE:
+            # Sessions that were locked by their names left their entries behind.
+            self._heap = sorted((at, name) for name, at in self._heads.items())
+
+    def _earlier(self, head: int) -> bool:
+        """Whether something free is before `head`, or may be."""
+        while self._heap and self._heads.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return head > self.loaded or bool(self._heap and self._heap[0][0] < head)
+
+    def _wake(self, session: SessionLock) -> None:
+        if session.asks:
+            self.woken[session.session_id] = None
+
 
 # Notes of ends beyond one a session, before they are made again without those of freed ones.
 NOTES_SPARE: Final = 1_000
@@ -109,6 +316,8 @@ class SessionQueue(MessageQueue):
         for counter, _ in entries:
             lock = self.locks.get(counter)
             if isinstance(lock, SessionMessageLock):
+                # That of its session may have been undone while it was away.
+                lock.until_mono_ms = lock.session.until_mono_ms
                 lock.session.back(counter, lock)
 
     def next_lock_end(self) -> int | None:

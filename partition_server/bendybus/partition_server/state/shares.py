@@ -3,12 +3,21 @@
 Those that use less than an equal part have what they use; the others have equal parts of the rest
 (max-min fairness). The last tenth is kept for those that come later: in it, a user may have no more
 than it leaves. A user is an entity; subscriptions are one with their topic.
+
+Places that all entities share: of delayed messages, and of producers with a fence.
+
+Queues have the locks of messages that wait because they were abandoned with a delay; here they are
+counted. Counting producers goes through all of them, so it is done once a second at most; in
+between those that are new are added.
 """
 
-from collections.abc import Iterable
-from typing import Generic, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 from bendybus.domain.entity import Entity
+from bendybus.partition_server.state.journal import Journal
+from bendybus.partition_server.state.message_queue import MessageQueue
 
 User = TypeVar("User")
 
@@ -79,3 +88,115 @@ class Shares(Generic[User]):
             return False
         others = (min(used, wanted) for key, used in self._used.items() if key != user)
         return sum(others) + wanted <= room
+
+
+class OpenStreams:
+    """Asks, and the queues that messages are reserved from."""
+
+    def __init__(self) -> None:
+        # Stream → ask id → slot.
+        self._asks: dict[Any, dict[int, int]] = {}
+        # Slots that ever gave something to a stream; the locks themselves are in the queues.
+        self._reserved: dict[Any, set[int]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._asks.values()))
+
+    def ask_opened(self, stream: Any, ask_id: int, slot: int) -> None:
+        """Note where an ask waits."""
+        self._asks.setdefault(stream, {})[ask_id] = slot
+
+    def ask_closed(self, stream: Any, ask_id: int) -> int | None:
+        """Forget an ask; return the slot where it waited, None if it was not open."""
+        asks = self._asks.get(stream)
+        slot = None if asks is None else asks.pop(ask_id, None)
+        if asks is not None and not asks:
+            del self._asks[stream]
+        return slot
+
+    def slot_of_ask(self, stream: Any, ask_id: int) -> int:
+        """Return the slot where an ask waits, -1 if it is not open."""
+        return self._asks.get(stream, {}).get(ask_id, -1)
+
+    def reserved(self, stream: Any, slot: int) -> None:
+        """Note that messages of a slot are locked for a stream."""
+        self._reserved.setdefault(stream, set()).add(slot)
+
+    def asks_of(self, stream: Any) -> list[tuple[int, int]]:
+        """Return the asks of a stream, each with its slot."""
+        return list(self._asks.get(stream, {}).items())
+
+    def slots_of(self, stream: Any) -> set[int]:
+        """Return the slots that gave a stream messages.
+
+        They are known until `forget`: a stage that is taken back is decided again.
+        """
+        return set(self._reserved.get(stream, ()))
+
+    def forget(self, stream: Any) -> None:
+        """Forget what a stream reserved: its end is committed, or failed for good."""
+        self._reserved.pop(stream, None)
+
+
+class HeldMessages:
+    """Counts them by slot, and by who shares the places."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._by_slot: Counter[int] = Counter()
+        self.places: Shares[str] = Shares()
+
+    @property
+    def total(self) -> int:
+        """How many wait in all."""
+        return self.places.total
+
+    def of(self, slot: int) -> int:
+        """Return how many of a queue wait."""
+        return self._by_slot[slot] if self.places.total else 0
+
+    def add(self, queue: MessageQueue, count: int = 1) -> None:
+        """Count messages that wait from now on; a negative count: no more."""
+        slot, user, places = queue.slot, user_of(queue.entity), self.places
+        before = (self._by_slot[slot], places.of(user), places.total)
+        self._journal.note(self._put, slot, user, *before)
+        self._put(slot, user, *(each + count for each in before))
+
+    def drop(self, queue: MessageQueue) -> None:
+        """Forget a queue that is deleted."""
+        self.places.add(user_of(queue.entity), -self._by_slot.pop(queue.slot, 0))
+
+    def _put(self, slot: int, user: str, of_slot: int, of_user: int, total: int) -> None:
+        self._by_slot[slot] = of_slot
+        self.places.put(user, of_user, total)
+
+
+COUNT_MS: Final = 1_000
+
+
+class FencePlaces:
+    """The places of producers, as they were counted last."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.places: Shares[str] = Shares()
+        self.measured_mono_ms = -COUNT_MS
+
+    def count_again(
+        self, read: Callable[[], Mapping[int, int]], user_of: Callable[[int], str], mono_ms: int
+    ) -> None:
+        """Count what is stored (`read`: by slot), if that was long ago. Never while a stage has
+        some that are not stored yet.
+        """
+        if mono_ms - self.measured_mono_ms < COUNT_MS:
+            return
+        self.measured_mono_ms = mono_ms
+        self.places = Shares()
+        for slot, count in read().items():
+            self.places.add(user_of(slot), count)
+
+    def add(self, user: str) -> None:
+        """Count a new producer, until the next count or until that is taken back."""
+        places = self.places
+        self._journal.note(places.put, user, places.of(user), places.total)
+        places.add(user, 1)

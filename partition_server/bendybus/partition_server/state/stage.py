@@ -4,8 +4,9 @@ Rules change the partition's figures at once and what others read at the commit;
 journal, which takes back what is not committed. Rules only append to what a stage holds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from bendybus.domain import errors, sequence_number
@@ -17,14 +18,15 @@ from bendybus.partition_server.state.due_times import DueTimes
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
-from bendybus.partition_server.store.copies import Copies
 from bendybus.partition_server.store.records import (
     Changes,
+    Copies,
     Figures,
     HistoryEntry,
     Move,
     Row,
     State,
+    row_id,
 )
 
 
@@ -35,7 +37,7 @@ class Answer(NamedTuple):
     value: Any
 
 
-_Before = tuple[Figures, tuple[bool, bool, int], tuple[int, int, int, int]]
+_Before = tuple[Figures, tuple[bool, bool, int], tuple[int, int, int, int, int]]
 
 
 @dataclass(slots=True)
@@ -56,30 +58,33 @@ class Touched:
     unlocked: list[tuple[int, Lock]] = field(default_factory=list)
     returned: list[tuple[int, Lock]] = field(default_factory=list)
     vanished: list[int] = field(default_factory=list)
+    # Copies of published messages that were appended, in order: made when they are read.
+    copied: list[Iterator[Row]] = field(default_factory=list)
     # The journal's length when this was noted last.
     noted: int = 0
 
     def before(self) -> _Before:
         """Return what restores it as it is now."""
-        lengths = len(self.fresh), len(self.unlocked), len(self.returned), len(self.vanished)
+        moved = len(self.unlocked), len(self.returned), len(self.vanished)
+        lengths = (len(self.fresh), *moved, len(self.copied))
         return self.queue.state.figures(), (self.counted, self.cold, self.noted), lengths
 
     def restore(
         self,
         figures: Figures,
         values: tuple[bool, bool, int] = (False, False, 0),
-        lengths: tuple[int, int, int, int] = (0, 0, 0, 0),
+        lengths: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
     ) -> None:
         """Take back what came since `before`."""
         queue = self.queue
         queue.state.restore(figures)
         self.counted, self.cold, self.noted = values
-        fresh, unlocked, returned, vanished = lengths
+        fresh, unlocked, returned, vanished, copied = lengths
         for counter, lock in reversed(self.unlocked[unlocked:]):
             queue.locks[counter] = lock
             queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
         del self.fresh[fresh:], self.unlocked[unlocked:]
-        del self.returned[returned:], self.vanished[vanished:]
+        del self.returned[returned:], self.vanished[vanished:], self.copied[copied:]
 
 
 @dataclass(slots=True)
@@ -154,13 +159,18 @@ class Stage:
     def _show(self, touched: Touched) -> None:
         """Let a window have what is committed."""
         queue, due = touched.queue, self.due
+        caught_up = touched.caught_up and not touched.cold
         if touched.vanished:
             queue.ready.forget(touched.vanished)
         if touched.fresh:
             for row in touched.fresh:
                 if row.expires_ms is not None or row.scheduled_ms:
                     due.appended(row)
-            queue.ready.push_hot(touched.fresh, touched.caught_up and not touched.cold)
+            queue.ready.push_hot(touched.fresh, caught_up)
+        if touched.copied:
+            # Of two ways, in the order of the file.
+            caught_up = caught_up and not touched.fresh
+            queue.ready.push_hot(chain.from_iterable(touched.copied), caught_up)
         for counter, lock in touched.returned:
             queue.ready.give_back(counter, lock)
         self.served[queue.slot] = queue
@@ -184,18 +194,25 @@ class Stage:
         self.changes.inserts.append(row)
         touched.fresh.append(row)
 
-    def append_copy(self, touched: Touched, copies: Copies, row: Row, stored: Row) -> None:
-        """Add a copy of a published message to a queue that was touched: `row` for its window,
-        `stored` for the file.
-        """
-        state = touched.queue.state
-        if state.counter >= sequence_number.COUNTER_MAX:
-            check_numbers(touched.queue)
-        state.counter += 1
-        state.size_bytes += copies.size_bytes
-        state.active += 1
-        self.changes.inserts.append(stored)
-        touched.fresh.append(row)
+    def append_copies(
+        self, copies: Copies, queues: Sequence[MessageQueue], enqueued_ms: int
+    ) -> None:
+        """Add copies of published messages to queues, behind what each has."""
+        count = len(copies)
+        for queue in queues:
+            check_numbers(queue, count)
+        self.changes.copies.append(copies)
+        if copies.expires_ms is not None:
+            self.journal.later(self.due.expires_at, copies.expires_ms)
+        for queue in queues:
+            touched, state = self.touch(queue), queue.state
+            state.last_enqueued_ms = max(state.last_enqueued_ms, enqueued_ms)
+            place = row_id(state.slot, state.counter + 1), state.last_enqueued_ms
+            state.counter += count
+            state.size_bytes += copies.size_bytes
+            state.active += count
+            copies.places.append(place)
+            touched.copied.append(copies.rows(*place))
 
     def move(self, queue: MessageQueue, from_id: int, row: Row, content_bytes: int) -> None:
         """Make a message, removed from its place, the next one of a queue, with its payload."""

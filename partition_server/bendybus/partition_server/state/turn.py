@@ -8,11 +8,11 @@ from bendybus.domain import sequence_number
 from bendybus.domain.steps import Steps
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import Now
-from bendybus.partition_server.state.matchings import NotMatched
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.publications import Held
 from bendybus.partition_server.state.stage import Stage
+from bendybus.partition_server.state.topics import NotMatched
 from bendybus.partition_server.store.errors import StoreError, Unwritable
 
 T = TypeVar("T")

@@ -4,11 +4,15 @@
 its own beside it. Whatever a newer program wrote, and a file of an older format, is refused in a
 sentence, before anything is written. Formats are numbered since the first; this one was reached by
 migrations, which version 0.7.0 still has.
+
+And the statements of `sql/`: one per name, used by one caller each.
 """
 
 import json
 import os
+import re
 from dataclasses import asdict, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +22,9 @@ from bendybus.domain import entity as entities
 from bendybus.domain import entity_settings
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import SubscriptionDescription
-from bendybus.domain.entity_status import EntityStatus
-from bendybus.domain.filters import rule_json
+from bendybus.domain.entity_settings import EntityStatus, Setting, SubscriptionDescription
+from bendybus.domain.filters import rule_set
 from bendybus.domain.limits import Tier
-from bendybus.domain.setting import Setting
-from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import ClockMark
 
@@ -57,6 +58,8 @@ def set_pragmas(db: apsw.Connection) -> None:
     db.pragma("journal_size_limit", WAL_PAGES_MAX * 4096)
     # A queue is written at its end and read at its beginning: few pages are hot.
     db.pragma("cache_size", -4_000)
+    # Copies of a batch on their way into the queues: no larger than the batch.
+    db.pragma("temp_store", "MEMORY")
     db.pragma("foreign_keys", True)
     db.set_busy_timeout(2_000)
 
@@ -89,7 +92,7 @@ def refuse_foreign(path: Path, db: apsw.Connection) -> bool:
 def make(db: apsw.Connection) -> None:
     """Make the tables of an empty file: all of them, or nothing."""
     with db:
-        db.execute(statements.schema())
+        db.execute(schema())
         db.pragma("application_id", APPLICATION_ID)
         db.pragma("user_version", FORMAT)
 
@@ -135,7 +138,7 @@ def entity_to_json(entity: Entity) -> str:
         # Only subscriptions have it; a program of version 1 knows no such field of a queue.
         del values["manifest_rules"]
     if isinstance(described, SubscriptionDescription):
-        values["description"]["rules"] = [rule_json.to_json(each) for each in described.rules]
+        values["description"]["rules"] = [rule_set.rule_to_json(each) for each in described.rules]
     for each in entity_settings.BY_KIND[entity.kind]:
         if each.since > COMPLETE_ENTRY_VERSION and not _is_set(entity, each):
             del values["description"][each.name]
@@ -153,7 +156,7 @@ def entity_from_json(text: str) -> Entity:
     described = values.pop("queue" if kind is EntityKind.QUEUE else "description")
     described["status"] = EntityStatus(described["status"])
     if kind is EntityKind.SUBSCRIPTION:
-        described["rules"] = tuple(rule_json.from_json(each) for each in described["rules"])
+        described["rules"] = tuple(rule_set.rule_from_json(each) for each in described["rules"])
     values["origin"] = origin = Origin(values["origin"])
     # Entries that were written before orphans existed have none of their fields.
     values["manifest_uid"] = entities.manifest_of(
@@ -178,7 +181,7 @@ def open_header(
     A new file, and one of before incarnations, gets what it lacks. Raises FileRefused for a file
     that belongs elsewhere.
     """
-    sql = statements.load()
+    sql = load()
     found = db.execute(sql["read_header"]).fetchone()
     with db:
         if found is None:
@@ -214,3 +217,18 @@ def _difference(path: Path, stored: Fingerprint, own: Fingerprint) -> str:
         "the BusNamespace with bendybus.io/retained-data: adopt to keep it, or purge to start "
         "without messages."
     )
+
+
+_BLOCK: Final = re.compile(r"^-- (\w+) --\n-- .+\n", re.MULTILINE)
+
+
+def load(file: str = "queries.sql") -> dict[str, str]:
+    """Return statement by name."""
+    text = (resources.files(__package__) / "sql" / file).read_text("utf-8")
+    parts = _BLOCK.split(text)[1:]
+    return {name: sql.strip() for name, sql in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def schema() -> str:
+    """Return the script that makes the tables of a file."""
+    return (resources.files(__package__) / "sql" / "schema.sql").read_text("utf-8")

@@ -17,12 +17,13 @@ import apsw
 
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.store import file_format, file_guard, statements
+from bendybus.partition_server.store import file_format, file_guard
 from bendybus.partition_server.store.errors import (
     FileRefused,
     NotCommitted,
     StoreError,
     StoreFailed,
+    StoreFull,
     Unwritable,
 )
 from bendybus.partition_server.store.records import (
@@ -38,18 +39,19 @@ from bendybus.partition_server.store.records import (
     Summary,
     row_id,
 )
-from bendybus.partition_server.store.sqlite_appends import Appends
-from bendybus.partition_server.store.sqlite_bodies import SqliteBodies
-from bendybus.partition_server.store.sqlite_delays import SqliteDelays
-from bendybus.partition_server.store.sqlite_errors import is_unwritable, translated
-from bendybus.partition_server.store.sqlite_forwards import SqliteForwards
-from bendybus.partition_server.store.sqlite_pipelines import SqlitePipelines
-from bendybus.partition_server.store.sqlite_producers import SqliteProducers
-from bendybus.partition_server.store.sqlite_sessions import SqliteSessions
+from bendybus.partition_server.store.sqlite_appends import Appends, in_steps, in_steps_of
+from bendybus.partition_server.store.sqlite_features import (
+    SqliteBodies,
+    SqliteDelays,
+    SqliteForwards,
+    SqliteSessions,
+)
+from bendybus.partition_server.store.sqlite_producers import SqlitePipelines, SqliteProducers
 from bendybus.partition_server.store.store import Opened
 
 _BY_SESSION: Final = attrgetter("by_session")
 _HAS_COPIES: Final = attrgetter("has_copies")
+_SLOT_COLUMNS: Final = 12
 _PAYLOAD: Final = Row._fields.index("payload")
 _PLAIN_COLUMNS: Final = Row._fields.index("changed_properties")
 
@@ -68,8 +70,9 @@ class SqliteStore:
         self.fingerprint = fingerprint
         self.guard = file_guard.FileGuard(directory, fingerprint.partition, reserve_bytes)
         self._page_count_max = page_count_max
-        self._queries = statements.load()
+        self._queries = file_format.load()
         self._appends = Appends(self._queries)
+        self._slots = in_steps_of(self._queries["write_slots"], _SLOT_COLUMNS)
         self.bodies = SqliteBodies(self._queries, self._all)
         self.forwards = SqliteForwards(self._queries, self._all)
         self.pipelines = SqlitePipelines(self._queries, self._all)
@@ -161,6 +164,7 @@ class SqliteStore:
                 file_format.make(db)
             if self._page_count_max:
                 db.pragma("max_page_count", self._page_count_max)
+            self._appends.opened(db)
             self.sessions.opened()
             self.bodies.opened()
             opened = self._read_all(*file_format.open_header(self.path, db, self.fingerprint))
@@ -296,13 +300,16 @@ class SqliteStore:
         # What a queue does not have costs it nothing: sessions, shared bodies, delays.
         slots, known = changes.slots, self.sessions.slots
         by_session = any(map(_BY_SESSION, slots.values())) or not known.isdisjoint(slots)
-        if by_session:
+        # Of a deleted queue, states may be all that is left, which its slot does not say.
+        if by_session := by_session or bool(changes.session_states):
             self.sessions.before(db, changes, _runs)
         copies = changes.deletes and any(map(_HAS_COPIES, slots.values()))
         if copies or changes.bodies or changes.bodies_removed:
             self.bodies.commit(db, changes, _runs)
         if changes.inserts:
             self._appends.write(db, changes.inserts)
+        if changes.copies:
+            self._appends.copy(db, changes.copies)
         for update in changes.updates:
             change = (*update[1:], update.id)
             db.execute(sql["update_message"], change)
@@ -324,9 +331,11 @@ class SqliteStore:
             db.execute(sql["forget_key"], (key.slot, key.key))
         if changes.producers or changes.leases_removed:
             self._producers.commit(db, changes, _runs)
-        for slot in changes.slots.values():
-            figures = (slot.slot, slot.uid, slot.sub_queue, *slot.figures(), slot.dropped)
-            db.execute(sql["write_slot"], (*figures, slot.destination))
+        written = [
+            (each.slot, each.uid, each.sub_queue, *each.figures(), each.dropped, each.destination)
+            for each in slots.values()
+        ]
+        in_steps(db, self._slots, written)
         for number in changes.slots_removed:
             db.execute(sql["remove_slot"], (number,))
             self.forwards.forget_slot(db, number)
@@ -386,3 +395,30 @@ def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
             first = id_
         last = id_
     yield first, last
+
+
+# What a value raises that no column can hold.
+_UNWRITABLE: Final = (TypeError, ValueError, OverflowError, apsw.TooBigError)
+
+
+def is_unwritable(error: BaseException) -> bool:
+    """Whether a value of a transaction is to blame for its failure, and not the file."""
+    return isinstance(error, _UNWRITABLE)
+
+
+@contextlib.contextmanager
+def translated(
+    path: Path,
+    other: type[FileRefused] | type[StoreFailed] = StoreFailed,
+    *,
+    failed: type[StoreFailed] = StoreFailed,
+) -> Iterator[None]:
+    """Raise the store's errors: `other` for a damaged file, `failed` for what else goes wrong."""
+    try:
+        yield
+    except apsw.FullError as exc:
+        raise StoreFull(f"{path}: no room left on the volume") from exc
+    except (apsw.NotADBError, apsw.CorruptError) as exc:
+        raise other(f"{path} is damaged or not an SQLite file ({exc}). Restore a backup.") from exc
+    except apsw.Error as exc:
+        raise failed(f"{path}: {exc}") from exc

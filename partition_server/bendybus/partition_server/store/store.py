@@ -25,6 +25,9 @@ from bendybus.partition_server.store.records import (
     Summary,
 )
 
+# Old fences that are forgotten with one that is new.
+FORGOTTEN_A_COMMIT: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -220,10 +223,6 @@ class ForwardReads(Protocol):
 
     def known(self, source: bytes, counters: Sequence[int]) -> set[int]:
         """Return those of its messages that are stored here."""
-
-
-# Old fences that are forgotten with one that is new.
-FORGOTTEN_A_COMMIT: Final = 100
 
 
 class FenceReads(Protocol):

@@ -1,4 +1,7 @@
-"""Runs a command of `bendybus pipeline`; errors become one sentence and an exit code."""
+"""Runs a command of `bendybus pipeline`; errors become one sentence and an exit code.
+
+`app` is the index of the jobs: what `bendybus pipeline --help` lists.
+"""
 
 import logging
 import re
@@ -6,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+import typer
 import typer.main
 
 from bendybus.client.exceptions import InvalidArgumentError, ServiceBusError
-from bendybus.spark.commands import output
-from bendybus.spark.commands.app import app
+from bendybus.spark.commands import batch_commands, stream_commands, terminal
 from bendybus.spark.errors import OptionError, PipelineError
 
 FAILED: Final = 1
@@ -28,6 +31,20 @@ _CONDITIONS: Final = {
 }
 # What Spark wraps the sentence of an error of ours in.
 _OURS: Final = ("bendybus.spark.errors.", "bendybus.client.exceptions.")
+app = typer.Typer(
+    name="pipeline",
+    help=(
+        "Data pipelines on Spark: capture, export, replay, load, dead letters, sessions, usage, "
+        "fences."
+    ),
+    epilog=(
+        "Which bus: --connection-string-file, then BENDYBUS_CONNECTION_STRING; `bendybus pipeline` "
+        "sets it for the bus that it is asked for. Exit codes: 0 done, 1 failed, 2 wrong usage."
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -99,8 +116,32 @@ def _condition(error: BaseException) -> str:
 
 def _say(sentence: str, code: int) -> int:
     # Names of columns are in it, which may be those of any bytes.
-    shown = output.visible(sentence)
+    shown = terminal.visible(sentence)
     if len(shown) > SENTENCE_MAX:
         shown = f"{shown[:SENTENCE_MAX]}…"
     print(f"bendybus pipeline: {shown}", file=sys.stderr)
     return code
+
+
+app.command("capture")(stream_commands.capture)
+
+
+app.command("export")(batch_commands.export)
+
+
+app.command("replay")(batch_commands.replay)
+
+
+app.command("load")(batch_commands.load)
+
+
+app.command("sessions")(stream_commands.sessions)
+
+
+app.command("usage")(batch_commands.usage)
+
+
+app.add_typer(batch_commands.letter_app, name="dlq")
+
+
+app.add_typer(batch_commands.fence_app, name="fences")

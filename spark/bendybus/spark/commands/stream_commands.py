@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from bendybus.spark.commands import values
+from bendybus.spark.commands import terminal
 from bendybus.spark.errors import OptionError
 from bendybus.spark.jobs import capture as captures
-from bendybus.spark.jobs import progress, runtime, session_totals
+from bendybus.spark.jobs import reports, runtime
 from bendybus.spark.jobs.capture import Batch, Capture
-from bendybus.spark.jobs.file_layout import FIELDS, FOLDER, Layout
-from bendybus.spark.jobs.session_totals import Sessions
+from bendybus.spark.jobs.file_store import FIELDS, FOLDER, Layout
+from bendybus.spark.jobs.reports import Sessions
 
 Every = Annotated[str, typer.Option("--trigger", help="Time between batches: 30s, 5m.")]
 Now = Annotated[bool, typer.Option("--now", help="End when all that is there now is done.")]
@@ -31,11 +31,11 @@ Alive = Annotated[
 
 
 def capture(
-    source: values.Source,
+    source: terminal.Source,
     out: Annotated[
         str, typer.Option(help="Folder, or URI such as s3://…, that all executors reach.")
     ],
-    checkpoint: values.Checkpoint,
+    checkpoint: terminal.Checkpoint,
     form: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
     compression: Annotated[
         str, typer.Option(help="zstd (default), snappy or none; of jsonl: none (default), gzip.")
@@ -60,22 +60,22 @@ def capture(
     now: Now = False,
     metrics_port: Port = 0,
     alive_file: Alive = None,
-    option: values.Set = [],  # noqa: B006
-    connection_string_file: values.StringFile = None,
-    master: values.Master = "local[2]",
-    executors: values.Executors = 2,
-    conf: values.Conf = [],  # noqa: B006
+    option: terminal.Set = [],  # noqa: B006
+    connection_string_file: terminal.StringFile = None,
+    master: terminal.Master = "local[2]",
+    executors: terminal.Executors = 2,
+    conf: terminal.Conf = [],  # noqa: B006
 ) -> None:
     """Put what is in a queue or subscription into files, each message exactly once."""
-    given = {"settle": settle, **values.entity(source, connection_string_file, option)}
+    given = {"settle": settle, **terminal.entity(source, connection_string_file, option)}
     if columns:
         given["columns"] = columns
     if max_messages:
         given["maxMessagesPerTrigger"] = str(max_messages)
     wanted = Capture(given, out, checkpoint, Layout(form, compression, path_template))
     captures.check(wanted)
-    pace = values.trigger(trigger, now)
-    spark = runtime.session("capture", values.runtime(master, executors, conf))
+    pace = terminal.trigger(trigger, now)
+    spark = runtime.session("capture", terminal.runtime(master, executors, conf))
     total = Total()
     with reporting(spark, "capture", source, metrics_port, alive_file) as reported:
 
@@ -101,8 +101,8 @@ class Total:
 
 
 def sessions(
-    source: values.Source,
-    checkpoint: values.Checkpoint,
+    source: terminal.Source,
+    checkpoint: terminal.Checkpoint,
     out: Annotated[str, typer.Option(help="Folder of Parquet files; or --to.")] = "",
     to: Annotated[str, typer.Option(help="Queue or topic for the results, as JSON.")] = "",
     gap: Annotated[str, typer.Option(help="Silence that closes a session.")] = "10m",
@@ -111,40 +111,40 @@ def sessions(
     now: Now = False,
     metrics_port: Port = 0,
     alive_file: Alive = None,
-    option: values.Set = [],  # noqa: B006
-    connection_string_file: values.StringFile = None,
-    master: values.Master = "local[2]",
-    executors: values.Executors = 2,
-    conf: values.Conf = [],  # noqa: B006
+    option: terminal.Set = [],  # noqa: B006
+    connection_string_file: terminal.StringFile = None,
+    master: terminal.Master = "local[2]",
+    executors: terminal.Executors = 2,
+    conf: terminal.Conf = [],  # noqa: B006
 ) -> None:
     """Write one row for each session that is over: messages, bytes, first and last time."""
     wanted = Sessions(
-        {"startingOffsets": "earliest", **values.entity(source, connection_string_file, option)},
+        {"startingOffsets": "earliest", **terminal.entity(source, connection_string_file, option)},
         checkpoint,
-        values.interval("--gap", gap),
-        values.interval("--late", late),
+        terminal.interval("--gap", gap),
+        terminal.interval("--late", late),
         out,
-        values.entity(to, connection_string_file) if to else None,
+        terminal.entity(to, connection_string_file) if to else None,
     )
-    pace = values.trigger(trigger, now)
-    spark = runtime.session("sessions", values.runtime(master, executors, conf))
+    pace = terminal.trigger(trigger, now)
+    spark = runtime.session("sessions", terminal.runtime(master, executors, conf))
     with reporting(spark, "sessions", source, metrics_port, alive_file):
-        run(session_totals.start(spark, wanted, pace))
+        run(reports.start_sessions(spark, wanted, pace))
 
 
 @contextlib.contextmanager
 def reporting(
     spark: Any, job: str, entity: str, port: int, alive: Path | None
-) -> Iterator[progress.Progress]:
+) -> Iterator[runtime.Progress]:
     """Have the queries of a session write lines and metrics."""
-    metrics = progress.Metrics(job) if port else None
+    metrics = runtime.Metrics(job) if port else None
     if metrics is not None:
         try:
             metrics.serve(port)
         except OSError as error:
             raise OptionError(f"--metrics-port: {port} cannot be used: {error.strerror}") from None
-    reported = progress.Progress(entity, metrics, alive)
-    listener = progress.listen(spark, reported)
+    reported = runtime.Progress(entity, metrics, alive)
+    listener = runtime.listen(spark, reported)
     try:
         yield reported
     finally:

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from bendybus.spark.columns import BODY, BODY_BASE64
 from bendybus.spark.errors import PipelineError
-from bendybus.spark.jobs.file_layout import HOUR_S, PARQUET, Layout
-from bendybus.spark.jobs.file_store import Draft, Store
+from bendybus.spark.jobs.file_store import HOUR_S, PARQUET, Draft, Layout, Store
 
 # Columns without which a row finds no file.
 NEEDED: Final = ("entity", "partition", "enqueued_at", "range")

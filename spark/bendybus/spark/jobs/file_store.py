@@ -1,21 +1,35 @@
-"""Where files are published: each is there whole or not at all, and is never replaced.
+"""Captured files: how they are named, and where they are published.
 
-draft (temporary) ──► filled ──► durable ──► published, unless a file of its name is there
+What a file must hold names it, so a replay gives the same names. Each file is there whole or not at
+all, and is never replaced:
+
+    draft (temporary) ──► filled ──► durable ──► published, unless a file of its name is there
 """
 
 import errno
 import os
 import shutil
 import uuid
-from pathlib import Path
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from bendybus.domain import sequence_number
 from bendybus.spark.errors import OptionError
 
 # Spark's readers pass over names that begin with _.
-TEMPORARY: Final = "_temporary"
+_TEMPORARY: Final = "_temporary"
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
+PARQUET: Final = "parquet"
+JSON_LINES: Final = "jsonl"
+COMPRESSIONS: Final = {PARQUET: ("zstd", "snappy", "none"), JSON_LINES: ("none", "gzip")}
+FIELDS: Final = ("entity", "partition", "year", "month", "day", "hour")
+FOLDER: Final = "{partition}/{year}/{month}/{day}/{hour}"
+HOUR_S: Final = 3_600
+# Prefixes of files that Spark, Arrow and pandas ignore.
+HIDDEN: Final = ("_", ".")
 
 
 class Draft(Protocol):
@@ -70,7 +84,7 @@ class LocalStore:
 
     def __init__(self, root: Path, owner: str) -> None:
         self._root = root
-        self._temporary = root / TEMPORARY / owner
+        self._temporary = root / _TEMPORARY / owner
 
     def has(self, path: str) -> bool:
         """Whether a file was published."""
@@ -118,7 +132,7 @@ class RemoteStore:
     def __init__(self, system: Any, root: str, owner: str) -> None:
         self._system = system
         self._root = root.rstrip("/")
-        self._temporary = f"{self._root}/{TEMPORARY}/{owner}"
+        self._temporary = f"{self._root}/{_TEMPORARY}/{owner}"
 
     def has(self, path: str) -> bool:
         """Whether a file was published."""
@@ -201,3 +215,72 @@ def _sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where files go and what they are. `folder`: a template of FIELDS, by enqueued time in UTC."""
+
+    format: str = PARQUET
+    # "": the first one of the format.
+    compression: str = ""
+    folder: str = FOLDER
+    # Names what is taken of a range, in files; "": all of it. What holds less is another file.
+    selection: str = ""
+
+    def check(self, entity: str = "entity") -> None:
+        """Raise OptionError for what cannot be, of files of an entity."""
+        if self.format not in COMPRESSIONS:
+            raise OptionError(f"--format: must be parquet or jsonl (got {self.format!r})")
+        allowed = COMPRESSIONS[self.format]
+        if self.compression and self.compression not in allowed:
+            raise OptionError(
+                f"--compression: must be {', '.join(allowed[:-1])} or {allowed[-1]} with "
+                f"{self.format} (got {self.compression!r})"
+            )
+        fields = ", ".join(f"{{{name}}}" for name in FIELDS)
+        try:
+            found = self.path(entity, 1, 0, ":1:2")
+        except (KeyError, IndexError, ValueError, AttributeError):
+            raise OptionError(
+                f"--path-template: must be made of text and {fields} (got {self.folder!r})"
+            ) from None
+        if "{partition}" not in self.folder or ".." in PurePosixPath(found).parts:
+            raise OptionError(
+                "--path-template: must have {partition}, and stay below --out "
+                f"(got {self.folder!r})"
+            )
+        hidden = [part for part in PurePosixPath(found).parts if part.startswith(HIDDEN)]
+        if hidden:
+            raise OptionError(
+                "--path-template: no folder may begin with _ or . as readers pass over it "
+                f"(got {self.folder!r}, and so {hidden[0]!r})"
+            )
+
+    @property
+    def codec(self) -> str:
+        """The compression: none, or its name."""
+        return self.compression or COMPRESSIONS[self.format][0]
+
+    def path(self, entity: str, partition: int, hour: int, range_: str) -> str:
+        """Return the file of the rows of a range that were enqueued in an hour since 1970.
+
+        `range_`: as in the column `range`. The incarnation is in the name, as numbers of another
+        one start over.
+        """
+        moment = datetime.fromtimestamp(hour * HOUR_S, UTC)
+        folder = self.folder.format(
+            entity=entity.replace("$", ""),
+            partition=partition,
+            year=f"{moment.year:04}",
+            month=f"{moment.month:02}",
+            day=f"{moment.day:02}",
+            hour=f"{moment.hour:02}",
+        )
+        incarnation, after, upto = range_.rsplit(":", 2)
+        first = sequence_number.counter_of(int(after)) + 1
+        last = sequence_number.counter_of(int(upto))
+        parts = (f"{first:012}", f"{last:012}", incarnation, self.selection)
+        name = "-".join(filter(None, parts))
+        ending = f"{self.format}.gz" if self.codec == "gzip" else self.format
+        return f"{folder.strip('/')}/{name}.{ending}"

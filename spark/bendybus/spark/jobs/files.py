@@ -4,7 +4,7 @@ export   entity ──► Parquet or JSON lines, with all columns of the format
 replay   what export or capture wrote ──► entity, as it was
 load     any Parquet, CSV, JSON ──► entity: one row a message
 
-What has a session or a key is sent in its order: see `row_order`.
+What has a session or a key is sent in its order: see `_order_kept`.
 """
 
 import time
@@ -15,7 +15,6 @@ from typing import Any, Final
 from bendybus.spark import columns
 from bendybus.spark.columns import BODY, BODY_BASE64
 from bendybus.spark.errors import OptionError
-from bendybus.spark.jobs import row_order
 
 FORMATS: Final = ("parquet", "jsonl", "csv")
 # What Spark calls them.
@@ -44,6 +43,16 @@ _KEYS: Final = ("session_id", "partition_key")
 _ORDER: Final = ("enqueued_at", "sequence_number", "entity", "message_id")
 # Rows between two looks at the clock, where the rate is bounded.
 _RATE_ROWS: Final = 100
+# Tasks that rows are dealt to, whatever the cores: rows under an idempotency key are known by task.
+_ORDERED_TASKS: Final = 16
+_FILE, _AT, _ROW = "__file", "__at", "__row"
+# Where a row is in the files that are read.
+_PLACES: Final = (
+    f"_metadata.file_path AS {_FILE}",
+    f"_metadata.file_block_start AS {_AT}",
+    f"monotonically_increasing_id() AS {_ROW}",
+)
+_BY_PLACE: Final = (_FILE, _AT, _ROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +174,7 @@ def load(spark: Any, wanted: Load) -> int:
     keys = [name for name in _KEYS if name in named]
     if not keys:
         return send(frame.selectExpr(*made), wanted.target, wanted.rate)
-    ordered = row_order.kept(
-        frame.selectExpr(*made, *row_order.PLACES), keys, row_order.BY_PLACE
-    ).drop(*row_order.BY_PLACE)
+    ordered = _order_kept(frame.selectExpr(*made, *_PLACES), keys, _BY_PLACE).drop(*_BY_PLACE)
     return send(ordered, wanted.target, wanted.rate)
 
 
@@ -184,7 +191,7 @@ def _in_order(frame: Any) -> Any:
     any_key = " OR ".join(f"{name} IS NOT NULL" for name in keys)
     if not frame.where(any_key).limit(1).count():
         return frame
-    return row_order.kept(frame, keys, by)
+    return _order_kept(frame, keys, by)
 
 
 def _fix_splits(spark: Any) -> None:
@@ -325,3 +332,16 @@ def check_format(given: str, option: str, known: tuple[str, ...]) -> None:
     """Raise OptionError for a format that is not known."""
     if given not in known:
         raise OptionError(f"{option}: must be {' or '.join(known)} (got {given!r})")
+
+
+def _order_kept(frame: Any, keys: Sequence[str], by: Sequence[str]) -> Any:
+    """Return a frame in which rows of the same key are in one task, ordered by columns.
+
+    `keys`: columns; the first that is not null is the key. Rows without a key go to any task.
+    """
+    from pyspark.sql import functions as sql
+
+    named = [sql.col(name).cast("string") for name in keys]
+    anywhere = sql.xxhash64(*by).cast("string")
+    dealt = frame.repartition(_ORDERED_TASKS, sql.coalesce(*named, anywhere))
+    return dealt.sortWithinPartitions(*by)

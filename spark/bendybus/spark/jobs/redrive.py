@@ -5,7 +5,9 @@ lease ──► plan: which numbers (Spark evaluates the condition) ──► ke
 """
 
 import importlib
+import json
 import logging
+import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,22 +15,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bendybus.domain import subscription_name
-from bendybus.spark import connections, options
+from bendybus.domain import limits, subscription_name
+from bendybus.spark import bus, options
+from bendybus.spark.bus import ConnectedBus
 from bendybus.spark.errors import OptionError, PipelineError
-from bendybus.spark.jobs import redrive_fix, redrive_journal
-from bendybus.spark.jobs.redrive_fix import Fix
-from bendybus.spark.jobs.redrive_journal import Plan
-from bendybus.spark.jobs.redrive_task import Moved, Task, move
+from bendybus.spark.jobs import redrive_task
+from bendybus.spark.jobs.redrive_task import Fix, Moved, Task, move
 from bendybus.spark.option_table import Use
 from bendybus.spark.options import ReadOptions
-from bendybus.spark.source.bus import ConnectedBus
 from bendybus.spark.source.drain import LOOK_S, Drain
 
 logger = logging.getLogger(__name__)
 # Numbers of a plan are in the driver's memory: some 40 MB.
 PLANNED_MAX: Final = 1_000_000
 _COLUMNS: Final = "sent bigint, repeated bigint, duplicates bigint, removed bigint"
+PLAN_FILE: Final = "redrive.json"
+_OWNER_FILE: Final = "redrive-owner"
+_VERSION: Final = 1
+# A day before partitions forget what a plan sent: the run itself takes time.
+_CONTINUED_MS: Final = limits.FENCE_MS - limits.DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ def redrive(spark: Any, wanted: Redrive) -> Redriven:
     fixer(wanted.fix)
     # An interrupted run's lease is taken over by the next run with its checkpoint.
     kept = wanted.checkpoint
-    owner = uuid.uuid4().hex[:12] if kept is None else redrive_journal.owner(kept)
+    owner = uuid.uuid4().hex[:12] if kept is None else _owner_of(kept)
     lease = _lease(bus, found, f"redrive-{owner}")
     try:
         plan, continued = _plan(spark, wanted, found, bus)
@@ -78,7 +83,7 @@ def redrive(spark: Any, wanted: Redrive) -> Redriven:
             return Redriven(0)
         moved = _move(spark, wanted, found, plan, lease)
         if wanted.checkpoint is not None:
-            redrive_journal.done(wanted.checkpoint)
+            _end_plan(wanted.checkpoint)
         logger.info("%s: %d dead letters redriven to %s", source, moved.removed, plan.destination)
         return Redriven(plan.count(), moved, continued)
     finally:
@@ -129,15 +134,33 @@ def _lease(bus: ConnectedBus, found: ReadOptions, owner: str) -> Drain:
     return lease
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Dead letters, by partition in the order of their numbers, and where they go."""
+
+    source: str
+    destination: str
+    numbers: Mapping[int, Sequence[int]]
+    # Of the partitions, as they were when this was planned.
+    incarnations: Mapping[int, str]
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    # When it was made.
+    at_ms: int = field(default_factory=lambda: int(time.time() * 1_000))
+
+    def count(self) -> int:
+        """Return how many dead letters that is."""
+        return sum(map(len, self.numbers.values()))
+
+
 def _plan(spark: Any, wanted: Redrive, found: ReadOptions, bus: ConnectedBus) -> tuple[Plan, bool]:
     """Return what is to be moved, and whether an interrupted run had planned it."""
     incarnations = {each.partition: each.incarnation for each in bus.extents()}
     path, to = found.entity.path, destination(wanted, found)
-    known = None if wanted.checkpoint is None else redrive_journal.read(wanted.checkpoint)
+    known = None if wanted.checkpoint is None else read_plan(wanted.checkpoint)
     if known is None:
         plan = Plan(path, to, _numbers(spark, wanted), incarnations)
         if wanted.checkpoint is not None and plan.count():
-            redrive_journal.write(wanted.checkpoint, plan)
+            write_plan(wanted.checkpoint, plan)
         return plan, False
     if (known.source, known.destination) != (path, to):
         raise OptionError(
@@ -191,7 +214,7 @@ def _chosen(spark: Any, wanted: Redrive, *, numbers: bool = False) -> Any:
         for batch in batches:
             rows = batch.to_pylist()
             with errors.shown():
-                kept = [redrive_fix.called(fix, row) for row in rows]
+                kept = [redrive_task.call_fix(fix, row) for row in rows]
             yield batch.filter(pa.array([row is not None for row in kept], pa.bool_()))
 
     return frame.mapInArrow(fixed, schema)
@@ -223,7 +246,7 @@ def _move(spark: Any, wanted: Redrive, found: ReadOptions, plan: Plan, lease: Dr
                     timeout_s,
                 )
                 with bus_errors.shown(to):
-                    done = move(connections.client(connection), task, fixer(named))
+                    done = move(bus.client(connection), task, fixer(named))
                 counts = [done.sent, done.repeated, done.duplicates, done.removed]
                 yield pa.RecordBatch.from_arrays(
                     [pa.array([count], pa.int64()) for count in counts],
@@ -237,3 +260,97 @@ def _move(spark: Any, wanted: Redrive, found: ReadOptions, plan: Plan, lease: Dr
     for row in tasks.collect():
         total += Moved(row.sent, row.repeated, row.duplicates, row.removed)
     return total
+
+
+def read_plan(folder: Path) -> Plan | None:
+    """Return the plan of an interrupted run; None: there is none. Raises OptionError."""
+    found = _read_plan(folder)
+    if found is not None and time.time() * 1_000 - found.at_ms > _CONTINUED_MS:
+        days = _CONTINUED_MS // limits.DAY_MS
+        raise OptionError(
+            f"--checkpoint: its interrupted run was planned more than {days} days ago, and what it "
+            "sent without removing it may be forgotten, so that it would be sent twice; look for "
+            f"that at {found.destination}, then remove {folder / PLAN_FILE} to begin again"
+        )
+    return found
+
+
+def _read_plan(folder: Path) -> Plan | None:
+    path = folder / PLAN_FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if found["v"] != _VERSION:
+            raise ValueError(f"version {found['v']}")
+        return Plan(
+            found["source"],
+            found["destination"],
+            {int(partition): numbers for partition, numbers in found["numbers"].items()},
+            {int(partition): text for partition, text in found["incarnations"].items()},
+            found["name"],
+            int(found["at_ms"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OptionError(
+            f"--checkpoint: {path} cannot be read ({error}); name another folder, or remove the "
+            "file to begin again: what an interrupted run had sent may then be sent twice"
+        ) from None
+
+
+def write_plan(folder: Path, plan: Plan) -> None:
+    """Keep a plan durably. Raises OptionError."""
+    values = {
+        "v": _VERSION,
+        "name": plan.name,
+        "at_ms": plan.at_ms,
+        "source": plan.source,
+        "destination": plan.destination,
+        "numbers": {str(partition): list(each) for partition, each in plan.numbers.items()},
+        "incarnations": {str(partition): text for partition, text in plan.incarnations.items()},
+    }
+    _write(folder, PLAN_FILE, json.dumps(values))
+
+
+def _end_plan(folder: Path) -> None:
+    """Forget the plan: all of it is done."""
+    (folder / PLAN_FILE).unlink(missing_ok=True)
+    _sync(folder)
+
+
+def _owner_of(folder: Path) -> str:
+    """Return the name of the folder's runs, which is made once. Raises OptionError."""
+    path = folder / _OWNER_FILE
+    try:
+        found = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        found = uuid.uuid4().hex[:12]
+        _write(folder, _OWNER_FILE, found)
+    except (OSError, ValueError) as error:
+        raise OptionError(
+            f"--checkpoint: {path} cannot be read ({error}); name another folder, or remove it"
+        ) from None
+    return found
+
+
+def _write(folder: Path, name: str, text: str) -> None:
+    """Write a file durably, whole or not at all. Raises OptionError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        made = folder / f".{name}.tmp"
+        with made.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        made.rename(folder / name)
+        _sync(folder)
+    except OSError as error:
+        raise OptionError(f"--checkpoint: {folder} cannot be written: {error.strerror}") from None
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -3,29 +3,29 @@
     page ──► listed? ──► copy ──► frame for its partition ──► stored ──► removed by number
 
 A page is removed only after all frames of it are stored. What an earlier attempt stored is only
-removed; see `redrive_marks`.
+removed; see `Stored`.
 """
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
 from bendybus.client import ServiceBusClient
 from bendybus.client.exceptions import InvalidOperationError
-from bendybus.spark.errors import PipelineError
-from bendybus.spark.jobs import redrive_fix
-from bendybus.spark.jobs.redrive_fix import Fix
-from bendybus.spark.jobs.redrive_marks import PLACES, Stored
+from bendybus.spark import columns as names
+from bendybus.spark.bus import browser_of
+from bendybus.spark.errors import PipelineError, RowError
 from bendybus.spark.options import Entity
 from bendybus.spark.property_texts import text_of
 from bendybus.spark.sink import messages
 from bendybus.spark.sink.messages import Encoded
 from bendybus.spark.source import decoding
-from bendybus.spark.source.bus import browser_of
+from bendybus.spark.source.decoding import Columns, body_of
 from bendybus.v1 import message_pb2
 from bendybus.v1.message_pb2 import Message
 
@@ -38,6 +38,14 @@ EPOCH: Final = 1
 ORIGINAL_ID: Final = "ResubmittedMessageId"
 # What dead-lettering added to the properties.
 ADDED: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
+# As many bits as a mark has room for.
+PLACES: Final = 500
+_MARK_BYTES: Final = (PLACES + 7) // 8
+Fix = Callable[[dict[str, Any]], dict[str, Any] | None]
+_TIMES: Final = ("enqueued_at", "scheduled_at", "expires_at")
+_SCHEDULED: Final = "scheduled_enqueue_time"
+_KNOWN: Final = {*names.ALL, *names.BY_WRITTEN}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +199,48 @@ class _Frames:
             yield where, ordinals, made
 
 
+class Stored:
+    """What is stored in each partition. `fence_of`: asks a partition."""
+
+    def __init__(self, partitions: Sequence[int], fence_of: Callable[[int], Any]) -> None:
+        self._fence_of = fence_of
+        self._upto: dict[int, int] = {}
+        self._places: dict[int, set[int]] = {}
+        for partition in partitions:
+            self.look(partition)
+
+    def look(self, partition: int) -> None:
+        """Ask a partition."""
+        fence = self._fence_of(partition)
+        first, bits = _first(fence.ordinal), int.from_bytes(fence.mark, "little")
+        self._upto[partition] = fence.ordinal
+        self._places[partition] = {first + bit for bit in range(PLACES) if bits >> bit & 1}
+
+    def has(self, place: int) -> bool:
+        """Whether a place is stored, in whatever partition."""
+        return any(place in places for places in self._places.values())
+
+    def passed(self, partition: int, place: int) -> bool:
+        """Whether the partition would pass over a place, as if it were stored."""
+        return place <= self._upto[partition]
+
+    def mark(self, partition: int, ordinals: Sequence[int]) -> bytes:
+        """Return the mark of a frame, whose ordinals are all of one span."""
+        first = _first(ordinals[-1])
+        bits = sum(1 << place - first for place in self._with(partition, ordinals))
+        return bits.to_bytes(_MARK_BYTES, "little")
+
+    def took(self, partition: int, ordinals: Sequence[int]) -> None:
+        """Note what a partition stored."""
+        self._upto[partition] = max(self._upto[partition], ordinals[-1])
+        self._places[partition] = self._with(partition, ordinals)
+
+    def _with(self, partition: int, ordinals: Sequence[int]) -> set[int]:
+        """Return what is stored of the span of a frame, with that frame."""
+        first = _first(ordinals[-1])
+        return {place for place in self._places[partition] if place >= first}.union(ordinals)
+
+
 def _sent(
     sender: Any, task: Task, stored: Stored, where: int, ordinals: list[int], frame: list[Encoded]
 ) -> Moved:
@@ -235,7 +285,7 @@ def copied(
     """
     changes = b""
     if fix is not None:
-        fixed = redrive_fix.message(columns, index, fix)
+        fixed = _fixed_message(columns, index, fix)
         if fixed is None:
             return None
         message, head, body = fixed, fixed.head, fixed.body
@@ -300,3 +350,76 @@ def with_properties(
         # Byte for byte as it was sent.
         return head, body
     return (head, made) if whole else (made, body)
+
+
+def _first(ordinal: int) -> int:
+    """Return the first place of the span of an ordinal."""
+    return max(0, ordinal - 1) // PLACES * PLACES + 1
+
+
+def call_fix(fix: Fix, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a function makes of a row; None: it is left. Raises PipelineError."""
+    where = f"--fix: at dead letter {row['sequence_number']}"
+    try:
+        fixed = fix({**row, "properties": dict(row["properties"] or ())})
+    except Exception as error:  # a boundary: the function is the user's
+        raise PipelineError(f"{where} the function failed with {error!r}; correct it") from error
+    if fixed is None:
+        return None
+    if not isinstance(fixed, dict):
+        raise PipelineError(
+            f"{where} the function returned {fixed!r:.80}; return the dictionary, or None to leave "
+            "the message"
+        )
+    unknown = sorted(map(str, fixed.keys() - _KNOWN))
+    if unknown:
+        raise PipelineError(
+            f"{where} the function returned {', '.join(unknown)}, which a message does not have; "
+            f"it has {', '.join(sorted(_KNOWN))}"
+        )
+    return fixed
+
+
+def _fixed_message(page: Columns, index: int, fix: Fix) -> Encoded | None:
+    """Return a dead letter as a function corrects it; None: it is left. Raises PipelineError.
+
+    A value that is None is none in the message, and a property that is not returned is gone. What
+    is not changed keeps its type, the body too.
+    """
+    row = page.row(index)
+    for name in _TIMES:
+        if row[name] is not None:
+            row[name] = _EPOCH + timedelta(microseconds=row[name])
+    fixed = call_fix(fix, row)
+    if fixed is None:
+        return None
+    try:
+        made = _encoded(page, index, row, fixed)
+        # What cannot be in a message is named here, not where a frame is sent.
+        made.key(detects_duplicates=False)
+        messages.batch_of([made])
+    except (RowError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        raise PipelineError(f"--fix: at dead letter {row['sequence_number']}: {error}") from error
+    same = fixed.get("body") == row["body"]
+    return made._replace(body=body_of(page.head_and_body(index)[1])) if same else made
+
+
+def _encoded(
+    page: Columns, index: int, row: Mapping[str, Any], fixed: Mapping[str, Any]
+) -> Encoded:
+    properties = dict(fixed.get("properties") or ())
+    head = Message.FromString(row["head"])
+    changes = message_pb2.ValueMap.FromString(page.changes(index))
+    for name, value in changes.entries.items():
+        head.application_properties[name].CopyFrom(value)
+    for name in set(head.application_properties) - properties.keys():
+        del head.application_properties[name]
+    for name in messages.TEXTS:
+        if fixed.get(name) is None:
+            head.ClearField(name)
+    stored = head.SerializeToString(deterministic=True)
+    scheduled = fixed.get(_SCHEDULED)
+    if isinstance(scheduled, datetime):
+        scheduled = int(scheduled.timestamp() * 1_000)
+    values = {**fixed, "head": stored, "properties": properties.items(), _SCHEDULED: scheduled}
+    return messages.encode(values, row["message_id"] or "")

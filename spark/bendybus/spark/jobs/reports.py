@@ -1,11 +1,14 @@
-"""`pipeline dlq report` and `pipeline usage`: tables about what is on the bus, unchanged."""
+"""`pipeline dlq report`, `usage`, `sessions`: tables about what is on the bus, unchanged.
+
+`sessions`: what happened in each session, once it has been silent for a while.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
-from bendybus.spark import columns, option_values
+from bendybus.spark import columns, option_table
 from bendybus.spark.errors import OptionError
 
 # What dead letters can be grouped by, beside properties.
@@ -26,6 +29,9 @@ SAMPLE: Final = "left(make_valid_utf8(cast(body AS string)), 60)"
 _PROPERTY: Final = "properties."
 # Of dead letters: whose they are.
 _OWNER: Final = "replace(entity, '/$DeadLetterQueue')"
+_SESSION_COLUMNS: Final = "columns"
+_DEAL_BY: Final = "dealBy"
+_READ: Final = "session_id,subject,enqueued_at,body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ def _all(spark: Any, sources: Sequence[Mapping[str, str]], more: Mapping[str, st
 
 
 def _since_ms(text: str) -> int:
-    return int(option_values.time("startingTime", text).timestamp() * 1_000)
+    return int(option_table.time("startingTime", text).timestamp() * 1_000)
 
 
 def _named(column: str) -> str:
@@ -130,3 +136,60 @@ def _named(column: str) -> str:
 
 def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """`source`: the options of the format. `gap`, `late`: intervals of Spark."""
+
+    source: Mapping[str, str]
+    checkpoint: str
+    gap: str = "10 minutes"
+    # How much later than others a message may be read.
+    late: str = "1 minute"
+    # Parquet files; or `target`: the options of the format for writing.
+    out: str = ""
+    target: Mapping[str, str] | None = None
+
+
+def _session_totals(spark: Any, wanted: Sessions) -> Any:
+    """Return the streaming DataFrame of closed sessions: how many messages, bytes, from when to
+    when.
+    """
+    from pyspark.sql import functions as sql
+
+    given = {_SESSION_COLUMNS: _READ, **wanted.source}
+    if not any(name.lower() == _DEAL_BY.lower() for name in given):
+        # Else sessions of a backlog would be dropped as late, or closed too early.
+        given[_DEAL_BY] = "time"
+    frame = spark.readStream.format("bendybus").options(**given).load()
+    return (
+        frame.where("session_id IS NOT NULL")
+        .withWatermark("enqueued_at", wanted.late)
+        .groupBy("session_id", sql.session_window("enqueued_at", wanted.gap))
+        .agg(
+            sql.count(sql.lit(1)).alias("messages"),
+            sql.sum(sql.coalesce(sql.octet_length("body"), sql.lit(0))).alias("bytes"),
+            sql.min("enqueued_at").alias("first_at"),
+            sql.max("enqueued_at").alias("last_at"),
+        )
+        .drop("session_window")
+    )
+
+
+def start_sessions(spark: Any, wanted: Sessions, trigger: Mapping[str, Any]) -> Any:
+    """Start the query. Raises OptionError."""
+    if bool(wanted.out) == (wanted.target is not None):
+        raise OptionError("--out: is required, or --to; one of them")
+    frame = _session_totals(spark, wanted)
+    if wanted.target is None:
+        writer = frame.writeStream.format("parquet").option("path", wanted.out)
+    else:
+        frame = frame.selectExpr(
+            "to_json(struct(*)) AS body",
+            "session_id AS subject",
+            "'application/json' AS content_type",
+        )
+        writer = frame.writeStream.format("bendybus").options(**wanted.target)
+    writer = writer.option("checkpointLocation", wanted.checkpoint)
+    return writer.outputMode("append").trigger(**trigger).start()

@@ -1,10 +1,11 @@
-"""Rows become messages in the columns of the contract. No Arrow, no Spark.
+"""Rows become messages in the columns of the contract, each for one partition. No Arrow, no Spark.
 
-row ──► Encoded(head, body, keys, times) ──► Frame ──► MessageBatch
+Which partition a row goes to is the same in every attempt at a task.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -22,6 +23,9 @@ OVERHEAD_BYTES: Final = 32
 CHAR_BYTES: Final = 4
 TEXTS: Final = ("content_type", "correlation_id", "subject", "to", "reply_to")
 _KEYS: Final = ("message_id", "session_id", "partition_key")
+_NULL_BODY: Final = Message(value=message_pb2.Value(null_value=True)).SerializeToString()
+# Rows in a row that go to one partition, where any would do.
+RUN: Final = 500
 
 
 class Encoded(NamedTuple):
@@ -186,4 +190,29 @@ def _varint(number: int) -> bytes:
     return bytes(made)
 
 
-_NULL_BODY: Final = Message(value=message_pb2.Value(null_value=True)).SerializeToString()
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a task has to know of the entity that it writes to."""
+
+    path: str
+    partitions: tuple[int, ...]
+    partition_of: Callable[[str], int]
+    detects_duplicates: bool
+    requires_session: bool
+    message_bytes_max: int
+
+
+def partition_of(target: Target, message: Encoded, task: int, row: int) -> int:
+    """Return the partition of a row. Raises RowError."""
+    if target.requires_session and message.session_id is None:
+        raise RowError(f"session_id: is required; {target.path} has sessions")
+    size_bytes = len(message.head) + len(message.body)
+    if size_bytes > target.message_bytes_max:
+        raise RowError(
+            f"body: the message has {size_bytes} bytes; {target.path} takes at most "
+            f"{target.message_bytes_max}"
+        )
+    key = message.key(target.detects_duplicates)
+    if key is not None:
+        return target.partition_of(key)
+    return target.partitions[(task + row // RUN) % len(target.partitions)]

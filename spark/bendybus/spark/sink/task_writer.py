@@ -13,11 +13,10 @@ from typing import Any, Final
 from bendybus.client.exceptions import InvalidOperationError, InvalidRequestError
 from bendybus.spark.bus_errors import RETRYABLE
 from bendybus.spark.errors import RowError, RowsChangedError
-from bendybus.spark.sink import claim, messages, routing
-from bendybus.spark.sink.attempt import Attempt, Sender, Sent
-from bendybus.spark.sink.lane import Fence, Frame, Lane
-from bendybus.spark.sink.repeated_batch import RepeatedBatch
-from bendybus.spark.sink.routing import Target
+from bendybus.spark.sink import fences, messages
+from bendybus.spark.sink.fences import RepeatedBatch
+from bendybus.spark.sink.lane import Attempt, Fence, Frame, Lane, Sender, Sent
+from bendybus.spark.sink.messages import Target
 
 logger = logging.getLogger(__name__)
 Row = Mapping[str, Any]
@@ -111,7 +110,9 @@ class TaskWriter:
         try:
             entity = self._entity(row)
             message = messages.encode(row, f"{self._id_prefix}{ordinal}")
-            partition = routing.partition(entity.target, message, self._attempt.task, ordinal - 1)
+            partition = messages.partition_of(
+                entity.target, message, self._attempt.task, ordinal - 1
+            )
         except RowError as error:
             raise RowError(f"row {ordinal} of task {self._attempt.task}: {error}") from None
         lane_key = (entity.key, partition)
@@ -148,14 +149,14 @@ class TaskWriter:
             sender = self._sender_of(path)
             found = _Entity(key, sender, sender.target(), self._attempt.producer_id(path))
             if self._attempt.tasks:
-                claim.claim(self._attempt, sender, found.target)
+                fences.claim(self._attempt, sender, found.target)
             if self._attempt.run:
                 self._begin(found)
             self._entities[key] = found
         return found
 
     def _begin(self, entity: "_Entity") -> None:
-        """Note that this run writes a batch; see `repeated_batch` if it is not the first one."""
+        """Note that this run writes a batch; see `RepeatedBatch` if it is not the first one."""
         batch = RepeatedBatch(entity.sender, entity.target, self._attempt, self._within_s)
         try:
             if batch.begun_by_another_run():

@@ -2,9 +2,9 @@
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -13,12 +13,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from bendybus.spark import bus_errors, errors
+from bendybus.spark import bus_errors, columns, errors
+from bendybus.spark.bus import ConnectedSender
 from bendybus.spark.errors import OptionError, PipelineError
 from bendybus.spark.options import WriteOptions
-from bendybus.spark.sink import claim, rows
-from bendybus.spark.sink.attempt import Attempt, Sender
-from bendybus.spark.sink.bus import ConnectedSender
+from bendybus.spark.sink import fences
+from bendybus.spark.sink.lane import Attempt, Sender
 from bendybus.spark.sink.task_writer import TaskWriter
 
 logger = logging.getLogger(__name__)
@@ -26,6 +26,14 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 # Of a streaming query, its run: another one after each start.
 _RUN_ID = "spark.jobGroup.id"
+_TYPES: Final = {
+    "body": ("binary", "string"),
+    "head": ("binary",),
+    "properties": ("map<string,string>",),
+    "time_to_live_ms": ("bigint", "int"),
+    "scheduled_enqueue_time": ("timestamp",),
+}
+_TEXT: Final = ("string",)
 
 
 @dataclass
@@ -97,7 +105,7 @@ class BatchWriter(DataSourceArrowWriter):
         try:
             with bus_errors.translated(path):
                 sender = ConnectedSender(self._options.connection, path, self._options.timeout_s)
-                return claim.correct(self._attempt(), sender, tasks)
+                return fences.correct_claim(self._attempt(), sender, tasks)
         except PipelineError as error:
             logger.warning("%s: the number of tasks is not corrected: %s", path, error)
             return False
@@ -162,7 +170,7 @@ def _check(options: WriteOptions, schema: Any, overwrite: bool) -> None:
             raise OptionError(
                 'mode: overwrite is not for a bus, which only takes messages; use mode("append")'
             )
-        rows.check(schema, to_one_entity=options.entity is not None)
+        _check_columns(schema, to_one_entity=options.entity is not None)
 
 
 def _write(options: WriteOptions, attempt: Attempt, iterator: Iterator[Any]) -> Written:
@@ -171,9 +179,7 @@ def _write(options: WriteOptions, attempt: Attempt, iterator: Iterator[Any]) -> 
     def sender_of(entity: str) -> Sender:
         return ConnectedSender(options.connection, entity, options.timeout_s)
 
-    totals = TaskWriter(attempt, sender_of, path, options.timeout_s).write(
-        rows.of_batches(iterator)
-    )
+    totals = TaskWriter(attempt, sender_of, path, options.timeout_s).write(_rows_of(iterator))
     return Written(totals.rows, totals.stored, totals.repeated, totals.duplicates)
 
 
@@ -192,3 +198,54 @@ def _log(options: WriteOptions, messages: list[Any], what: str) -> None:
         sum(each.repeated for each in found),
         sum(each.duplicates for each in found),
     )
+
+
+def _check_columns(schema: Any, *, to_one_entity: bool) -> None:
+    """Raise OptionError for a schema that rows to write cannot have."""
+    names = [field.name.lower() for field in schema.fields]
+    for field in schema.fields:
+        name, type_ = field.name.lower(), field.dataType.simpleString()
+        if name in columns.PASSED_OVER:
+            continue
+        if name not in columns.WRITTEN:
+            raise OptionError(
+                f"column {field.name}: is unknown to the bus; allowed are "
+                f"{', '.join(columns.WRITTEN)}. Select these, or put values into body, for "
+                "example with to_json"
+            )
+        allowed = _TYPES.get(name, _TEXT)
+        if type_ not in allowed:
+            raise OptionError(
+                f"column {field.name}: must be {' or '.join(allowed)} (got {type_}); cast it"
+            )
+    if "body" not in names:
+        raise OptionError("column body: is required; it is what a message carries")
+    if not to_one_entity and not {"topic", "entity"} & set(names):
+        raise OptionError(
+            "option queue: is required; or topic, or a column topic that names the entity of "
+            "each row"
+        )
+    if {"topic", "entity"} <= set(names) and not to_one_entity:
+        raise OptionError("column topic: contradicts the column entity; keep one of them")
+
+
+def _rows_of(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of record batches; times become milliseconds since 1970."""
+    for batch in batches:
+        names, values = [], []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name.lower() in columns.WRITTEN:
+                names.append(name.lower())
+                values.append(_values(name.lower(), column))
+        for row in zip(*values, strict=True):
+            yield dict(zip(names, row, strict=True))
+
+
+def _values(name: str, column: Any) -> list[Any]:
+    if name != "scheduled_enqueue_time":
+        found: list[Any] = column.to_pylist()
+        return found
+    import pyarrow as pa
+
+    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+    return [None if each is None else each // 1_000 for each in micros]

@@ -1,4 +1,4 @@
-"""Pages become columns: lists of values, which source/arrow.py makes Arrow of. No Arrow here.
+"""Pages become columns: lists of values, which source/readers.py makes Arrow of. No Arrow here.
 
 A message is a head (properties) and a body, each a serialised Message, or one that is whole.
 """

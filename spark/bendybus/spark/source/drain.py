@@ -16,8 +16,8 @@ from typing import Final
 
 from bendybus.client.exceptions import DrainLeaseLostError, ServiceBusError
 from bendybus.spark import bus_errors
+from bendybus.spark.bus import Bus, Lease
 from bendybus.spark.errors import PipelineError
-from bendybus.spark.source.bus import Bus, Lease
 
 logger = logging.getLogger(__name__)
 # Renewals within the lease's duration.

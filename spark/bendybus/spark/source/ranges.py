@@ -1,19 +1,30 @@
-"""Which ranges a batch reads: what is there, dealt over partitions and cut into tasks. No I/O.
+"""Offsets, and the ranges between them that a batch reads, cut into tasks. No I/O.
 
 start ──┬─ lost? ──► sentence
         └─ deal(limit) ──► end ──► ranges(start, end) ──► cut(minPartitions)
+
+An offset says how far a read came in each partition, as Spark keeps it in its checkpoint.
+
+    {"v": 1, "owner": "spark-1f0c…", "seq": {"0": 41}, "inc": {"0": "a1-9c"}, "low": {"0": 57},
+     "shape": {"minPartitions": 8, "states": ["active"], "sessionId": null}}
+
+`seq`: the last number that was handed over. `inc`: the incarnation it is of; a partition without
+one did not answer yet. `low`: what was gone already when it was above the number before: messages
+at or below it that are not there any more are no loss of this query. `shape`: the options that give
+the batch that ends here its tasks and its rows, so that a repeat of it has the same ones.
 """
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from bendybus.domain import sequence_number
-from bendybus.spark.source.offsets import Offset, beginning
+from bendybus.spark.errors import PipelineError
 
 # Without one, a message is taken to have as many bytes.
-MESSAGE_BYTES_DEFAULT: Final = 1_024
+_MESSAGE_BYTES_DEFAULT: Final = 1_024
+VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,52 @@ class Range:
     def name(self) -> str:
         """What the column `range` shows: the same however often the range is read."""
         return f"{self.incarnation}:{self.after}:{self.upto}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What gives a batch its tasks and its rows, beside its ranges: options by their names."""
+
+    min_partitions: int = 0
+    states: tuple[str, ...] = ("active",)
+    session_id: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what Spark keeps."""
+        return {
+            "minPartitions": self.min_partitions,
+            "states": list(self.states),
+            "sessionId": self.session_id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far a read came, by partition."""
+
+    numbers: Mapping[int, int]
+    incarnations: Mapping[int, str] = field(default_factory=dict)
+    gone: Mapping[int, int] = field(default_factory=dict)
+    owner: str = ""
+    # None: not recorded, as it was not before 0.7.0.
+    shape: Shape | None = None
+
+    def number(self, partition: int) -> int:
+        """Return the last number that was handed over."""
+        return self.numbers.get(partition, beginning(partition))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what Spark keeps."""
+        made: dict[str, Any] = {"v": VERSION}
+        if self.owner:
+            made["owner"] = self.owner
+        made["seq"] = _by_text(self.numbers)
+        made["inc"] = _by_text(self.incarnations)
+        if self.gone:
+            made["low"] = _by_text(self.gone)
+        if self.shape is not None:
+            made["shape"] = self.shape.to_json()
+        return made
 
 
 def losses(start: Offset, extents: Iterable[Extent]) -> dict[int, str]:
@@ -147,7 +204,7 @@ def within_bytes(extents: Sequence[Extent], most_bytes: int) -> int:
     """Return how many messages take so many bytes, by their average size; at least one."""
     messages = sum(extent.messages for extent in extents)
     size_bytes = sum(extent.size_bytes for extent in extents)
-    average = max(1, size_bytes // messages) if messages else MESSAGE_BYTES_DEFAULT
+    average = max(1, size_bytes // messages) if messages else _MESSAGE_BYTES_DEFAULT
     return max(1, most_bytes // average)
 
 
@@ -192,3 +249,36 @@ def _begin(start: Offset, extent: Extent) -> int:
 def shown(number: int) -> str:
     """Return a sequence number and which message of its partition it is."""
     return f"{number} (message {sequence_number.counter_of(number)})"
+
+
+def offset_of(given: Mapping[str, Any]) -> Offset:
+    """Return an offset that Spark kept. Raises PipelineError."""
+    if given.get("v") != VERSION:
+        raise PipelineError(
+            f"the checkpoint has offsets of version {given.get('v')!r}, and this version reads "
+            f"{VERSION}; use the version of Bendybus that wrote it, or another checkpointLocation"
+        )
+    return Offset(
+        _by_number(given["seq"]),
+        _by_number(given["inc"]),
+        _by_number(given.get("low", {})),
+        given.get("owner", ""),
+        _shape(given["shape"]) if "shape" in given else None,
+    )
+
+
+def _shape(given: Mapping[str, Any]) -> Shape:
+    return Shape(given["minPartitions"], tuple(given["states"]), given["sessionId"])
+
+
+def beginning(partition: int) -> int:
+    """Return the number before the first one of a partition."""
+    return sequence_number.compose(partition, 0)
+
+
+def _by_text(values: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(partition): values[partition] for partition in sorted(values)}
+
+
+def _by_number(values: Mapping[str, Any]) -> dict[int, Any]:
+    return {int(partition): value for partition, value in values.items()}

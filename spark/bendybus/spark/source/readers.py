@@ -1,9 +1,13 @@
 """What Spark calls to read: a thin layer over the planners. Pickled to planners and executors."""
 
-from collections.abc import Iterator, Sequence
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
@@ -11,15 +15,21 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from bendybus.client.exceptions import ServiceBusError
 from bendybus.spark import bus_errors, columns, errors
-from bendybus.spark.errors import OptionError
+from bendybus.spark.bus import Bus, ConnectedBus, Page
+from bendybus.spark.bus_errors import RETRYABLE, one_line
+from bendybus.spark.columns import BODY
+from bendybus.spark.errors import DataLossError, OptionError, PipelineError
 from bendybus.spark.options import ReadOptions
-from bendybus.spark.source import batch_planner, filter_bounds
-from bendybus.spark.source.bus import ConnectedBus
-from bendybus.spark.source.filter_bounds import Bounds
-from bendybus.spark.source.range_reader import RangeReader
-from bendybus.spark.source.ranges import Range
+from bendybus.spark.source import batch_planner
+from bendybus.spark.source.batch_planner import Bounds
+from bendybus.spark.source.decoding import Columns
+from bendybus.spark.source.ranges import Range, beginning
 from bendybus.spark.source.stream_planner import StreamPlanner
+
+logger = logging.getLogger(__name__)
+PAUSE_S: Final = 0.5
 
 
 class RangeTask(InputPartition):
@@ -56,7 +66,7 @@ class FilteredBatchReader(BatchReader):
     # Spark calls it with the name of its parameter.
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
         """Take the filters that choose ranges; yield those that Spark still needs."""
-        self._bounds, left = filter_bounds.take(filters, self._bounds)
+        self._bounds, left = batch_planner.take(filters, self._bounds)
         yield from left
 
 
@@ -186,7 +196,7 @@ def batches_of(options: ReadOptions, schema: Any, wanted: Range, path: str) -> I
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from bendybus.spark.source import arrow, decoding
+    from bendybus.spark.source import decoding
 
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     reader = RangeReader(
@@ -200,7 +210,7 @@ def batches_of(options: ReadOptions, schema: Any, wanted: Range, path: str) -> I
         for page in reader.pages(wanted):
             if len(page.batch.sequence_numbers):
                 found = decoding.Columns(page.batch, path, wanted.name)
-                yield arrow.batch(found, arrow_schema, options.session_id)
+                yield _record_batch(found, arrow_schema, options.session_id)
 
 
 def check_schema(schema: Any, options: ReadOptions) -> None:
@@ -218,3 +228,113 @@ def check_schema(schema: Any, options: ReadOptions) -> None:
                     f"schema: {field.name} is {' or '.join(types)} "
                     f"(got {field.dataType.simpleString()}); leave the schema out, and cast"
                 )
+
+
+class RangeReader:
+    """Reads one range. A partition that is unavailable is waited for, within the timeout."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        path: str,
+        *,
+        timeout_s: float,
+        fail_on_data_loss: bool,
+        bodies: bool,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._bus = bus
+        self._path = path
+        self._timeout_s = timeout_s
+        self._fail_on_data_loss = fail_on_data_loss
+        self._bodies = bodies
+        self._clock = clock
+        self._sleep = sleep
+
+    def pages(self, wanted: Range) -> Iterator[Page]:
+        """Yield the pages. Raises PipelineError."""
+        with ThreadPoolExecutor(1, "bendybus-pages") as ahead:
+            after = wanted.after
+            coming = ahead.submit(self._page, wanted, after)
+            while True:
+                page = coming.result()
+                if not self._holds(wanted, page, after):
+                    return
+                after = page.next_after
+                if page.complete or after >= wanted.upto:
+                    yield page
+                    return
+                coming = ahead.submit(self._page, wanted, after)
+                yield page
+
+    def _page(self, wanted: Range, after: int) -> Page:
+        until = self._clock() + self._timeout_s
+        while True:
+            try:
+                return self._bus.page(wanted.partition, after, wanted.upto, bodies=self._bodies)
+            except RETRYABLE as error:
+                if self._clock() >= until:
+                    raise self._unavailable(wanted, error) from error
+                self._sleep(PAUSE_S)
+
+    def _unavailable(self, wanted: Range, error: ServiceBusError) -> PipelineError:
+        return PipelineError(
+            f"{self._path}, partition {wanted.partition}: could not be read for "
+            f"{self._timeout_s:g} s: {one_line(error.message)} Start the query again when it is "
+            "there, or set a longer timeout."
+        )
+
+    def _holds(self, wanted: Range, page: Page, after: int) -> bool:
+        """Whether the range is the one that was planned. Raises DataLossError."""
+        where = f"{self._path}, partition {wanted.partition}"
+        advice = "Set failOnDataLoss=false to go on with what is there."
+        if wanted.incarnation and page.incarnation != wanted.incarnation:
+            if self._fail_on_data_loss:
+                raise DataLossError(
+                    f"{where}: was recreated or restored while it was read. {advice}"
+                )
+            logger.warning("%s: was recreated or restored; the rest of its range is lost", where)
+            return False
+        gone = max(after, wanted.gone, beginning(wanted.partition))
+        if page.low_watermark > gone and self._fail_on_data_loss:
+            raise DataLossError(
+                f"{where}: messages up to {page.low_watermark} expired or were purged before "
+                f"those after {after} were read. {advice}"
+            )
+        return True
+
+
+def _record_batch(page: Columns, schema: Any, session_id: str | None = None) -> Any:
+    """Return the record batch of a page; only what is of the session, if one is given."""
+    made = pa.RecordBatch.from_arrays([_array(page, field) for field in schema], schema=schema)
+    if session_id is None:
+        return made
+    return made.filter(pa.array([session == session_id for session in page.sessions()]))
+
+
+def _array(page: Columns, field: Any) -> Any:
+    constant = page.constant(field.name)
+    if constant is not None:
+        return pa.repeat(pa.scalar(constant, field.type), page.count)
+    if page.is_null(field.name):
+        return pa.nulls(page.count, field.type)
+    values = page.column(field.name)
+    if field.name == BODY and pa.types.is_string(field.type):
+        return _texts(page, values, field.type)
+    return pa.array(values, field.type)
+
+
+def _texts(page: Columns, values: Sequence[bytes | None], type_: Any) -> Any:
+    try:
+        return pa.array(values, pa.binary()).cast(type_)
+    except pa.ArrowInvalid:
+        numbers = page.column("sequence_number")
+        for number, value in zip(numbers, values, strict=True):
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError:
+                raise PipelineError(
+                    f"the body of message {number} is not UTF-8 text; read it with body=binary"
+                ) from None
+        raise

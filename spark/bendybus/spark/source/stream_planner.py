@@ -19,14 +19,13 @@ from typing import Any, Final
 
 from bendybus.domain import sequence_number
 from bendybus.spark import bus_errors
+from bendybus.spark.bus import Bus
 from bendybus.spark.errors import DataLossError, OptionError, PipelineError
 from bendybus.spark.options import ReadOptions
-from bendybus.spark.source import awaiting, offsets, positions, ranges
-from bendybus.spark.source.bus import Bus
-from bendybus.spark.source.deal_by_time import Dealer
+from bendybus.spark.source import positions, ranges
 from bendybus.spark.source.drain import Drain
-from bendybus.spark.source.offsets import Offset, Shape
-from bendybus.spark.source.ranges import Extent, Range
+from bendybus.spark.source.positions import Dealer
+from bendybus.spark.source.ranges import Extent, Offset, Range, Shape
 
 logger = logging.getLogger(__name__)
 # Of a partition, unless maxMessagesPerTrigger is set.
@@ -94,7 +93,7 @@ class StreamPlanner:
             # The first batch of a new query is empty: it writes the start into the checkpoint.
             self._pinned = True
             return given
-        start = offsets.from_json(given)
+        start = ranges.offset_of(given)
         self._pause()
         extents = self._look()
         self._check_loss(start, extents)
@@ -126,7 +125,7 @@ class StreamPlanner:
         """Return what the tasks of a batch read."""
         # There is a checkpoint, so the start is in it.
         self._pinned = True
-        start, end = offsets.from_json(given), offsets.from_json(ending)
+        start, end = ranges.offset_of(given), ranges.offset_of(ending)
         found = ranges.between(start, end)
         if not found:
             return []
@@ -242,7 +241,7 @@ class StreamPlanner:
 
     def _known(self) -> list[Extent]:
         """Return the extents when those are there without which the start is not known."""
-        return awaiting.extents(
+        return positions.awaited_extents(
             self._look, [self._options.starting], self._options, self._clock, self._sleep
         )
 

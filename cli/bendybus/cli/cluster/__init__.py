@@ -1,1 +1,0 @@
-"""Access to a bus on a cluster, through kubectl."""
