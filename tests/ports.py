@@ -12,8 +12,6 @@ import socket
 from bendybus.cli.local import programs
 from bendybus.cli.local.programs import HOST as HOST
 
-# A socket with a name and no file, held until this process ends: the claim on a port.
-_claims: list[socket.socket] = []
 _offsets = itertools.count(os.getpid() * 97)
 
 
@@ -28,11 +26,12 @@ def free_port() -> int:
 
 
 def _claimed(port: int) -> bool:
+    # A socket with a name and no file; its descriptor stays open until this process ends.
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         claim.bind(f"\0bendybus-test-port-{port}")
     except OSError:
         claim.close()
         return False
-    _claims.append(claim)
+    claim.detach()
     return True

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -9,8 +10,7 @@ from typing import Any, Final
 from tests.ports import HOST, free_port
 
 _CHUNK_BYTES: Final = 65_536
-# Steps of the loop from a connection that is accepted to its flow: then it can be ended.
-_ACCEPT_STEPS: Final = 5
+_BACKLOG: Final = 100
 
 
 class Lines:
@@ -56,9 +56,9 @@ class Line:
         self.address = f"{HOST}:{free_port()}"
         self._target = target
         self._call = call
-        self._server: asyncio.Server | None = None
+        # Not an asyncio.Server: that leaks what it accepted just before it was closed (Python 3.11).
+        self._listening: socket.socket | None = None
         self._flows: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
         # Whether bytes pass, to the target and back.
         self._asking = asyncio.Event()
         self._answering = asyncio.Event()
@@ -87,26 +87,25 @@ class Line:
         """Take connections."""
         self._asking.set()
         self._answering.set()
-        if self._server is None:
+        if self._listening is None:
             host, _, port = self.address.rpartition(":")
-            self._server = await asyncio.start_server(self._take, host, int(port))
+            self._listening = socket.create_server((host, int(port)), backlog=_BACKLOG)
+            self._listening.setblocking(False)
+            asyncio.get_running_loop().add_reader(self._listening, self._take, self._listening)
 
     async def close(self) -> None:
         """Break everything and wait for the end of it."""
         await self._cut()
-        for _ in range(_ACCEPT_STEPS):
-            await asyncio.sleep(0)
+
+    async def _cut(self) -> None:
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
         flows = list(self._flows)
         for flow in flows:
             flow.cancel()
         await asyncio.gather(*flows, return_exceptions=True)
-
-    async def _cut(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        for writer in list(self._writers):
-            writer.transport.abort()
 
     async def _hold(self) -> None:
         self._asking.clear()
@@ -119,28 +118,31 @@ class Line:
         await self._cut()
         await self.open()
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        flow = asyncio.current_task()
-        assert flow is not None
-        self._flows.add(flow)
+    def _take(self, listening: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
+            taken, _ = listening.accept()
+            flow = asyncio.get_running_loop().create_task(self._flow(taken))
+            self._flows.add(flow)
+            flow.add_done_callback(self._flows.discard)
+            # Also where the flow was cancelled before its first step.
+            flow.add_done_callback(lambda _: taken.close())
+
+    async def _flow(self, taken: socket.socket) -> None:
         host, _, port = self._target.rpartition(":")
-        there_writer: asyncio.StreamWriter | None = None
-        self._writers.add(writer)
+        writers: list[asyncio.StreamWriter] = []
         try:
-            with contextlib.suppress(OSError):
-                there, there_writer = await asyncio.open_connection(host, int(port))
-                self._writers.add(there_writer)
-                async with asyncio.TaskGroup() as both:
-                    both.create_task(self._copy(reader, there_writer, self._asking))
-                    both.create_task(self._copy(there, writer, self._answering))
+            reader, writer = await asyncio.open_connection(sock=taken)
+            writers.append(writer)
+            there, there_writer = await asyncio.open_connection(host, int(port))
+            writers.append(there_writer)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._copy(reader, there_writer, self._asking))
+                both.create_task(self._copy(there, writer, self._answering))
         except* OSError:
             pass
         finally:
-            for each in (writer, there_writer):
-                if each is not None:
-                    self._writers.discard(each)
-                    each.transport.abort()
-            self._flows.discard(flow)
+            for each in writers:
+                each.transport.abort()
 
     async def _copy(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: asyncio.Event

@@ -154,8 +154,15 @@ def _keep(files: list[int]) -> bool:
     for each in standard:
         os.close(each)
     os.write(status, f"{server}\n".encode())
-    _, code = os.waitpid(server, 0)
-    os.write(status, f"{os.waitstatus_to_exitcode(code)}\n".encode())
+    ended = os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
+    assert ended is not None
+    killed = ended.si_code != os.CLD_EXITED
+    os.write(status, f"{-ended.si_status if killed else ended.si_status}\n".encode())
+    # Its number stays its own until the test has read this: a signal meant for it reaches no other.
+    read = select.poll()
+    read.register(status, 0)
+    read.poll()
+    os.waitpid(server, 0)
     return True
 
 

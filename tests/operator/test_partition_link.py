@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -52,21 +53,11 @@ async def linked(address: str, ear: Ear, *, timeout_s: float = 5.0) -> AsyncIter
         await task
 
 
-@contextlib.asynccontextmanager
-async def black_hole() -> AsyncIterator[str]:
-    """Listen, take connections, and never say a word: a process that stands still."""
-    writers: list[asyncio.StreamWriter] = []
-    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
-    host, port = server.sockets[0].getsockname()
-    try:
-        yield f"{host}:{port}"
-    finally:
-        server.close()
-        # A connection that was taken a moment ago has its writer some turns of the loop later.
-        for _ in range(10):
-            await asyncio.sleep(0)
-            while writers:
-                writers.pop().transport.abort()
+@contextlib.contextmanager
+def black_hole() -> Iterator[str]:
+    """Listen and never say a word: a process that stands still, whose kernel takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
 async def served(cluster: Cluster) -> str:
@@ -161,16 +152,17 @@ async def test_a_partition_that_comes_back_tells_all_again(cluster: Cluster) -> 
 
 
 async def test_a_partition_that_stands_still_does_not_answer() -> None:
-    async with black_hole() as address, linked(address, Ear(), timeout_s=0.05) as link:
-        assert await link.counts() is None
-        assert not link.reachable
-        with pytest.raises(PartitionUnavailable, match="partition 0 does not answer"):
-            await link.commit(entity_pb2.CommitEntityRequest())
+    with black_hole() as address:
+        async with linked(address, Ear(), timeout_s=0.05) as link:
+            assert await link.counts() is None
+            assert not link.reachable
+            with pytest.raises(PartitionUnavailable, match="partition 0 does not answer"):
+                await link.commit(entity_pb2.CommitEntityRequest())
 
 
 async def test_a_call_ends_when_its_way_is_closed_and_its_caller_lives_on() -> None:
     """Else the task that counts would end with it, and nobody would notice."""
-    async with black_hole() as address:
+    with black_hole() as address:
         link = PartitionLink(0, address, None, Ear(), timeout_s=30)
         calls = [asyncio.create_task(link.counts()) for _ in range(3)]
         await eventually(lambda: link.asked == 3)
@@ -182,7 +174,7 @@ async def test_a_call_ends_when_its_way_is_closed_and_its_caller_lives_on() -> N
 
 
 async def test_a_caller_that_is_cancelled_is_cancelled() -> None:
-    async with black_hole() as address:
+    with black_hole() as address:
         link = PartitionLink(0, address, None, Ear(), timeout_s=30)
         call = asyncio.create_task(link.counts())
         await eventually(lambda: link.asked == 1)
