@@ -56,7 +56,7 @@ class Line:
         self.address = f"{HOST}:{free_port()}"
         self._target = target
         self._call = call
-        # Not an asyncio.Server: that leaks what it accepted just before it was closed (Python 3.11).
+        # Not an asyncio.Server: that of Python 3.11 leaks what it accepted just before it closes.
         self._listening: socket.socket | None = None
         self._flows: set[asyncio.Task[None]] = set()
         # Whether bytes pass, to the target and back.

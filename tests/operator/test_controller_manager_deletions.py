@@ -1,9 +1,14 @@
 """Deleted manifests: retained, deleted, orphaned and adopted data."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.internal.v1 import entity_pb2
+from bendybus.operator.controllers.bus_reconciler import BusReconciler, ReconcileResult
+from bendybus.operator.decisions.manifests import BusView
 from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.kubernetes import names
 from bendybus.v1 import management_pb2
@@ -208,6 +213,35 @@ async def test_a_namespace_that_may_not_use_the_bus_any_more_deletes_nothing(
     cluster.api.remove("Queue", "guest", "paid")
 
     await holds(cluster, 0, orphaned=True, deleted=False)
+
+
+@pytest.mark.requirement("R482")
+async def test_entities_go_by_a_bus_that_changed_while_it_was_reconciled(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconcile = BusReconciler.reconcile
+    changes: list[dict[str, Any]] = [{"allowedNamespaces": []}]
+
+    async def changed_meanwhile(self: BusReconciler, view: BusView) -> ReconcileResult:
+        result = await reconcile(self, view)
+        if view.generation == 2 and changes:
+            cluster.apply(changed(cluster.api.one("BusNamespace", "orders"), **changes.pop()))
+            # Its event is heard now.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return result
+
+    monkeypatch.setattr(BusReconciler, "reconcile", changed_meanwhile)
+    cluster.operator()
+    cluster.apply(bus_body(allowedNamespaces=["guest"]))
+    reference = {"name": "orders", "namespace": "shop"}
+    cluster.apply(queue_body("paid", namespace="guest", namespaceRef=reference))
+    await cluster.says("Queue", "paid", "Available", "guest")
+
+    bus = cluster.api.one("BusNamespace", "orders")
+    cluster.apply(changed(bus, allowedNamespaces=["guest", "other"]))
+
+    await cluster.says("Queue", "paid", "NamespaceNotAllowed", "guest")
 
 
 @pytest.mark.requirement("R386")

@@ -13,7 +13,7 @@ from bendybus.operator.controllers.entity_controller import EntityController, En
 from bendybus.operator.decisions.conditions import Readiness
 from bendybus.operator.decisions.manifests import ManifestCache
 from bendybus.operator.decisions.reasons import Reason
-from tests.operator.manifests import BUS, bus, entry, queue, subscription, topic
+from tests.operator.manifests import BUS, entry, queue, subscription, topic
 
 AVAILABLE = Readiness(True, Reason.AVAILABLE, "it is there.")
 
@@ -56,7 +56,7 @@ async def test_a_manifest_made_again_has_no_status_before_it_is_reconciled() -> 
     entities, cache, writer = controller(Reconciler())
     cache.put_entity(queue(uid="1"))
     entities.enqueue_all()
-    await entities.reconcile(bus(), None, paused=False)
+    await entities.reconcile(None, paused=False)
     assert writer.put_for == ["1"]
 
     cache.put_entity(queue(uid="2"))
@@ -72,7 +72,7 @@ async def test_a_status_claims_only_the_generation_that_was_reconciled() -> None
     cache.put_entity(replace(queue(uid="1"), generation=1))
     entities.enqueue_all()
     reconciler.let.clear()
-    running = asyncio.create_task(entities.reconcile(bus(), None, paused=False))
+    running = asyncio.create_task(entities.reconcile(None, paused=False))
     await reconciler.asked.wait()
 
     cache.put_entity(replace(queue(uid="1"), generation=2))
@@ -83,7 +83,7 @@ async def test_a_status_claims_only_the_generation_that_was_reconciled() -> None
     assert writer.generations == [1, 1]
 
     entities.enqueue_all()
-    await entities.reconcile(bus(), None, paused=False)
+    await entities.reconcile(None, paused=False)
     assert writer.generations == [1, 1, 2]
 
 
@@ -94,7 +94,7 @@ async def test_a_manifest_that_comes_during_the_reconciliation_of_another_has_no
     cache.put_entity(queue(uid="1"))
     entities.enqueue_all()
     reconciler.let.clear()
-    running = asyncio.create_task(entities.reconcile(bus(), None, paused=False))
+    running = asyncio.create_task(entities.reconcile(None, paused=False))
     await reconciler.asked.wait()
 
     cache.put_entity(queue(uid="2"))
@@ -128,6 +128,6 @@ async def test_subscriptions_are_reconciled_after_topics() -> None:
         cache.put_entity(each)
 
     entities.enqueue_all()
-    await entities.reconcile(bus(), None, paused=False)
+    await entities.reconcile(None, paused=False)
 
     assert sorted(writer.put_for[:2]) == ["paid-1", "sales-1"]

@@ -145,15 +145,18 @@ _MANY = "".join(chr(each) for each in range(33, 125) if chr(each) not in "%_")
     ids=["a run", "pairs", "long runs", "segments", "80 characters", "20 characters", "no ASCII"],
 )
 def test_a_long_text_takes_a_few_milliseconds_at_most(pattern: str, text: str) -> None:
-    matches, times = operators.like(pattern), list[float]()
+    matches, times, yardstick = operators.like(pattern), list[float](), list[float]()
 
     for _ in range(9):
         began = time.process_time()
         matches(text)
         times.append(time.process_time() - began)
+        began = time.process_time()
+        sum(each * each for each in range(50_000))
+        yardstick.append(time.process_time() - began)
 
-    # 2 ms where nothing else runs.
-    assert min(times) < 0.003
+    # Both take up to 2 ms where nothing else runs, and more on a machine that is busy.
+    assert min(times) < 2 * min(yardstick)
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])

@@ -174,10 +174,10 @@ class BusController:
                 await self._wait_for_first_answers(view)
             if self._deletions_due() <= now and self._link is not None:
                 await self._deletions.carry_out(self._link, now)
-            await self._entities.reconcile(view, self._link, paused=self._paused)
+            await self._entities.reconcile(self._link, paused=self._paused)
             if self._link is not None:
                 await self._link.catch_up()
-            self._show_bus(view)
+            self._show_bus(self._shared.cache.buses.get(self.bus))
 
     async def _wait(self, now: float) -> None:
         bus_due = math.inf if self._bus_due is None else self._bus_due

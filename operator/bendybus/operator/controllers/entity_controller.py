@@ -302,20 +302,19 @@ class EntityController:
         """Return when the first entity is due; infinity if none is."""
         return min(self._due.values(), default=math.inf)
 
-    async def reconcile(self, bus: BusView | None, link: BusLink | None, *, paused: bool) -> None:
+    async def reconcile(self, link: BusLink | None, *, paused: bool) -> None:
         """Reconcile the entities that are due; subscriptions after topics."""
         now = asyncio.get_running_loop().time()
         due = [manifest for manifest, when in self._due.items() if when <= now]
         due.sort(key=lambda manifest: manifest.kind is EntityKind.SUBSCRIPTION)
         for start in range(0, len(due), CONCURRENT_MAX):
             batch = due[start : start + CONCURRENT_MAX]
-            await asyncio.gather(*(self._reconcile(each, bus, link, paused) for each in batch))
+            await asyncio.gather(*(self._reconcile(each, link, paused) for each in batch))
 
-    async def _reconcile(
-        self, manifest: EntityId, bus: BusView | None, link: BusLink | None, paused: bool
-    ) -> None:
+    async def _reconcile(self, manifest: EntityId, link: BusLink | None, paused: bool) -> None:
         del self._due[manifest]
-        view = self._cache.entity(manifest)
+        # The bus as it is now: a change of it that came before this made the entity due only once.
+        view, bus = self._cache.entity(manifest), self._cache.buses.get(self._bus)
         if view is None or view.bus != self._bus:
             self._reconciled.pop(manifest, None)
             return
