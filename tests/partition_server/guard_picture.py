@@ -22,7 +22,7 @@ _IGNORED: Final = {
     "lock_ends", "noted", "ends", "ready", "sessions", "number", "by_number",
     "_forgotten", "_before", "_reserved", "forward_link", "fail_next", "held_most", "settler_id",
     "session_token", "tokens", "_last", "_heap", "told", "loaded",
-    "more", "returned", "_orders", "_known", "_known_copies", "measured_mono_ms",
+    "more", "returned", "_orders", "_known", "_known_size", "measured_mono_ms",
     "journal", "_journal", "windows", "_windows",
 }  # fmt: skip
 

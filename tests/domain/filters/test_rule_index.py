@@ -1,5 +1,6 @@
 """The index of a topic's rules: the same answers as trying each rule, and what they cost."""
 
+import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -236,3 +237,14 @@ def test_filters_that_do_not_match_cost_nothing(shape: str) -> None:
         asked.append(view.asked)
 
     assert asked[1] <= asked[0] + len(user), asked
+
+
+def test_what_is_kept_of_outcomes_is_in_proportion_to_the_rules() -> None:
+    """However many rules each of the messages fits, and in however many ways."""
+    chooser, names = random.Random(0), [f"p{number}" for number in range(200)]
+    index = index_of(*(("s", Rule(n, CorrelationFilter(properties={n: 1}))) for n in names))
+
+    for _ in range(500):
+        index.match(Properties(dict.fromkeys(chooser.sample(names, 100), 1)))
+
+    assert sum(len(name) + len(copies) for name, copies in index._known.items()) < 5 * index.count

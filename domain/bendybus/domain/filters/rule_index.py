@@ -33,7 +33,7 @@ from bendybus.domain.steps import Steps
 S = TypeVar("S", bound=Hashable)
 # What looking at a filter or a place costs beside what is evaluated.
 _LOOK_STEPS: Final = 2
-# Copies that are kept arranged, for each rule and beside that.
+# Names and copies that are kept arranged, for each rule and beside that.
 _KNOWN_PER_RULE: Final = 2
 _KNOWN_SPARE: Final = 100
 
@@ -77,9 +77,9 @@ class RuleIndex(Generic[S]):
         self._entries: dict[S, dict[str, _Entry[S]]] = {}
         self._root: _Node[S] = _Node()
         self._orders: Final = itertools.count()
-        # By places and evaluated rules that a message fits; and how many copies these are.
+        # By places and evaluated rules that a message fits; and how many these and copies are.
         self._known: dict[tuple[_Node[S] | _Entry[S], ...], Outcome[S]] = {}
-        self._known_copies = 0
+        self._known_size = 0
         self.sql_filter_count = 0
         self.correlation_filter_count = 0
 
@@ -125,7 +125,7 @@ class RuleIndex(Generic[S]):
     def forget_outcomes(self) -> None:
         """Arrange all copies again: the rules, or something of a subscription, have changed."""
         self._known.clear()
-        self._known_copies = 0
+        self._known_size = 0
 
     @property
     def count(self) -> int:
@@ -188,10 +188,10 @@ class RuleIndex(Generic[S]):
         found.sort(key=_order_of)
         made = Outcome(_copies(found))
         # In proportion to the rules themselves.
-        if self._known_copies > _KNOWN_PER_RULE * self.count + _KNOWN_SPARE:
+        if self._known_size > _KNOWN_PER_RULE * self.count + _KNOWN_SPARE:
             self.forget_outcomes()
         self._known[name] = made
-        self._known_copies += 1 + len(made)
+        self._known_size += 1 + len(name) + len(made)
         return made
 
     def _check_new(self, subscription: S, name: str) -> None:

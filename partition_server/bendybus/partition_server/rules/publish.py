@@ -145,7 +145,7 @@ def stored_bytes(row: Row, made: list[Portion]) -> int:
     total = ROW_BYTES + length if shared else 0
     for queues, copy in made:
         each = own if copy is row else copy.size()
-        if shared and copy.payload is row.payload:
+        if shared and copy.payload == row.payload:
             each += BODY_ID_BYTES - length
         total += each * len(queues)
     return total
@@ -175,7 +175,7 @@ def store(turn: Turn, topic: MessageQueue, messages: Sequence[tuple[Row, list[Po
             runs = {id(queues): (Copies(), queues) for queues, _ in made}
         for name, (_, wanted) in zip(names, made, strict=True):
             copies, _ = runs[name]
-            refers = wanted.payload is row.payload
+            refers = wanted.payload == row.payload
             copies.add(wanted, number, reference if refers else None)
     _end(turn, runs)
 
@@ -230,7 +230,7 @@ def _shared(row: Row, made: list[Portion]) -> int:
     """Return how many copies share the body of a message; 0: each has its own."""
     if len(row.payload) < limits.SHARED_BODY_BYTES_MIN:
         return 0
-    alike = copies_in([each for each in made if each.row.payload is row.payload])
+    alike = copies_in([each for each in made if each.row.payload == row.payload])
     return alike if alike > 1 else 0
 
 

@@ -38,7 +38,7 @@ NOT_UNDONE: Final = {
     "begun": "what a frame to a topic is about; what is not committed of it is found again",
     "matchings": "which rules a message met does not depend on what is stored",
     "_known": "the same of the copies that rules make, which are arranged once",
-    "_known_copies": "the same",
+    "_known_size": "the same",
 }
 
 
