@@ -17,7 +17,7 @@ from bendybus.partition_server.state.commands import (
     Transact,
 )
 from tests.partition_server.driver import Driver
-from tests.partition_server.publishing import head, publish, rows, set_rules
+from tests.partition_server.publishing import rows, set_rules
 from tests.partition_server.topic_changes import DELETE, make_news, subscription, topic
 from tests.partition_server.transacting import sending
 from tests.partition_server.ways_into_topics import (
@@ -370,22 +370,3 @@ def test_a_topic_that_is_full_is_not_told_from_one_that_is_busy(
     news.driver.advance(1_000)
     assert stored(news.driver) == [1, 2]
     assert awaiting.count() == 0
-
-
-@pytest.mark.requirement("R116")
-@pytest.mark.parametrize("look_ms", [0, 20], ids=["in one turn", "over several turns"])
-def test_the_body_of_a_scheduled_message_is_stored_once(driver: Driver, look_ms: int) -> None:
-    make_news(driver)
-    for number in range(8):
-        subscription(driver, f"news/Subscriptions/s{number}")
-    set_rules(driver, "a", *(Rule(f"r{i}", SqlFilter(f"text LIKE '%_y{i}'")) for i in range(RULES)))
-    due_ms, body = driver.wall_ms + 10, b"b" * 100_000
-    publish(driver, head(text="x"), body=body, scheduled_ms=[due_ms])
-
-    driver.partition.state.clock_ms = itertools.count(0, look_ms).__next__
-    driver.advance(10)
-
-    slot = driver.partition.state.queues.main_of(driver.ref("news").uid).slot
-    assert [len(rows(driver, f"s{number}")) for number in range(8)] == [1] * 8
-    assert len(driver.store.bodies.of_slot(slot, 9)) == 1
-    assert driver.counts_of("news").size_bytes < 1.1 * len(body)

@@ -38,7 +38,7 @@ from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.pipeline_commands import FencedStored
 from bendybus.partition_server.state.publications import Begun, Frame, Held, Waiting
-from bendybus.partition_server.state.topics import Matchings, NotMatched
+from bendybus.partition_server.state.topics import NotMatched
 from bendybus.partition_server.state.turn import Turn
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ def _begin(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
         repeated = fenced_send.begin(turn, command, topic)
         if repeated == len(command.ordinals):
             return FencedStored(0, repeated, 0)
-        frame.begun = Begun(None, fenced_send.fresh(command, repeated))
+        frame.begin(turn.stage, Begun(None, fenced_send.fresh(command, repeated)))
         return None
     known = turn.partition.producers.find(command, turn.now)
     if known is not None and known.rest is None:
@@ -193,7 +193,7 @@ def _begin(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
             raise
         return producer_memory.refuse_rest(command, known, error)
     send.check_shape(fresh.batch, fresh.group_sizes)
-    frame.begun = Begun(known, fresh)
+    frame.begin(turn.stage, Begun(known, fresh))
     return None
 
 
@@ -231,7 +231,7 @@ def _store_fenced(
         return None
     # A call without messages may have moved the fence meanwhile.
     if fenced_send.begin(turn, command, topic) + len(units) != len(command.ordinals):
-        frame.begun, frame.matchings = None, Matchings()
+        frame.begin_again()
         return None
     turn.stage.touch(topic)
     mark, publisher = turn.mark(), Publisher(turn, topic)

@@ -35,7 +35,6 @@ NOT_UNDONE: Final = {
     "streams": "streams that ended, and their asks, are over",
     "asks": "the same",
     "watchers": "the same",
-    "begun": "what a frame to a topic is about; what is not committed of it is found again",
     "matchings": "which rules a message met does not depend on what is stored",
     "_known": "the same of the copies that rules make, which are arranged once",
     "_known_size": "the same",

@@ -108,7 +108,7 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """A frame on its way. What is not committed of it is found again if it must be."""
+    """A frame on its way."""
 
     command: Append | SendFenced
     begun: Begun | None = None
@@ -125,6 +125,15 @@ class Frame:
     def reply_to(self) -> Any:
         """Who waits for its end."""
         return self.command.reply_to
+
+    def begin(self, stage: Stage, begun: Begun) -> None:
+        """Note what there is to do; it may follow from what this stage decided before."""
+        stage.journal.note(self.begin_again)
+        self.begun = begun
+
+    def begin_again(self) -> None:
+        """Let the next turn find what there is to do."""
+        self.begun, self.matchings = None, Matchings()
 
     def size_bytes(self) -> int:
         """Return what the frame takes in memory, roughly."""
