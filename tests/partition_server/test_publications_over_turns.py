@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
-from bendybus.domain import errors
-from bendybus.domain.filters.rule import Rule, SqlFilter
+from bendybus.domain import errors, limits
+from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction, TrueFilter
+from bendybus.partition_server.state import faults
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append
@@ -37,6 +38,27 @@ def test_the_body_of_a_scheduled_message_is_stored_once(driver: Driver, look_ms:
     assert [len(rows(driver, f"s{number}")) for number in range(8)] == [1] * 8
     assert len(driver.store.bodies.of_slot(slot, 9)) == 1
     assert driver.counts_of("news").size_bytes < 1.1 * len(body)
+
+
+@pytest.mark.requirement("R114")
+def test_a_scheduled_message_makes_no_more_copies_than_one_that_is_sent(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits, others go on; it comes when the rules make fewer."""
+    make_news(driver)
+    acting = [Rule(f"r{i}", TrueFilter(), SqlRuleAction(f"SET tag = {i}")) for i in range(20)]
+    set_rules(driver, "a", *acting)
+    monkeypatch.setattr(limits, "PUBLISHED_BYTES_MAX", 10_000)
+    due_ms, driver.expects_faults = driver.wall_ms + 10, True
+    publish(driver, head(text="x" * 1_000), body=b"large", scheduled_ms=[due_ms])
+    publish(driver, head(text="x"), body=b"small", scheduled_ms=[due_ms])
+
+    driver.advance(10)
+    assert {row.payload for row in rows(driver, "a")} == {b"small"}
+
+    set_rules(driver, "a", *acting[:2])
+    driver.advance(faults.PAUSE_MS_MAX)
+    assert {row.payload for row in rows(driver, "a")} == {b"small", b"large"}
 
 
 @pytest.mark.requirement("R351")

@@ -157,7 +157,8 @@ def store(turn: Turn, topic: MessageQueue, messages: Sequence[tuple[Row, list[Po
     The topic was touched.
     """
     changes, index = turn.stage.changes, turn.partition.index
-    # Where messages go: tuples of queues are the same objects as long as the rules are the same.
+    # Where messages go: tuples of queues are the same objects as long as the rules are the same,
+    # but for one queue alone, whose copy may be of a filter that failed.
     names: list[int] = []
     runs: dict[int, tuple[Copies, Queues]] = {}
     for row, made in messages:
@@ -169,10 +170,11 @@ def store(turn: Turn, topic: MessageQueue, messages: Sequence[tuple[Row, list[Po
             reference = body.reference()
         # Of a message that was forwarded to the topic, the number that it had first.
         number = row.enqueued_sequence_number or sequence_number.compose(index, row.counter)
-        before, names = names, [id(queues) for queues, _ in made]
+        before = names
+        names = [id(queues if len(queues) > 1 else queues[0]) for queues, _ in made]
         if names != before:
             _end(turn, runs)
-            runs = {id(queues): (Copies(), queues) for queues, _ in made}
+            runs = {name: (Copies(), queues) for name, (queues, _) in zip(names, made, strict=True)}
         for name, (_, wanted) in zip(names, made, strict=True):
             copies, _ = runs[name]
             refers = wanted.payload == row.payload
@@ -188,7 +190,8 @@ def _end(turn: Turn, runs: dict[int, tuple[Copies, Queues]]) -> None:
 def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
     """Publish a scheduled message that is due, with a new number, if there is room for it.
 
-    Its time to live counts from when it was due. Raises NotMatched, with nothing changed.
+    Its time to live counts from when it was due. Raises NotMatched, or InvalidOperation for one
+    that makes more copies than a commit may write, with nothing changed.
     """
     state, partition = topic.state, turn.partition
     version = partition.topics.of(topic.entity).version
@@ -207,6 +210,7 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
     then = Now(row.scheduled_ms, turn.now.mono_ms)
     made = turn.matched(topic, row.id, partial(portions, partition, then, topic, due))
     total = stored_bytes(due, made)
+    check_copies(topic, copies_in(made), total, limits.PUBLISHED_COPIES_MAX)
     added_bytes = total - row.size()
     if room.refusal(turn, topic, added_bytes) is not None:
         partition.awaiting.needs(topic.slot, row.id, version, added_bytes)
