@@ -1,6 +1,7 @@
 """A receive cache with a clock: open receives, let partitions answer, look at what it did."""
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 from bendybus.frontend.core.credit import Credit
@@ -22,7 +23,8 @@ class Receiver:
         self.cache = Cache(
             range(partitions), self._available, lambda: next(ids), self.now, lease=session
         )
-        self.tags = itertools.count(1)
+        # Instead of a receiver and its name for the credit.
+        self.tags: Iterator[Any] = itertools.count(1)
         self.credits: dict[int, Credit] = {}
         self.asked: dict[int, AskPartition] = {}
         self.handed: list[tuple[Any, list[str]]] = []
@@ -44,13 +46,15 @@ class Receiver:
                 self.withdrawn[action.partition] = action
                 self.asked.pop(action.partition, None)
             elif isinstance(action, HandOver):
-                names = [n for data, start, end, _, _ in action.slices for n in data[start:end]]
+                slices: Any = action.slices
+                names = [n for data, start, end, _, _ in slices for n in data[start:end]]
                 self.handed.append((action.credit.tag, names))
                 if action.unanswered:
                     self.unanswered.append(action.credit.tag)
             else:
                 assert isinstance(action, GiveBack)
-                self.given_back += action.data[action.start : action.end]
+                data: Any = action.data
+                self.given_back += data[action.start : action.end]
 
     def ask(
         self, messages: int = 1, wait_ms: int = 1_000, size_bytes: int = 1 << 20, owner: str = "me"
@@ -89,11 +93,12 @@ class Receiver:
     ) -> None:
         """Let a partition answer its open ask."""
         ask = self.asked.pop(partition)
+        data: Any = list(names)
         self.take(
             self.cache.reserved(
                 ask.ask_id,
                 partition,
-                list(names),
+                data,
                 [size] * len(names),
                 lease=self.session or lease_of_messages(self.now + lock_ms, lock_ms),
                 more=more,

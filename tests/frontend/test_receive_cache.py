@@ -1,5 +1,7 @@
 """Which messages a receive gets from the cache, and what the cache gives back."""
 
+from typing import Any
+
 import pytest
 
 from bendybus.frontend.core import receive_cache
@@ -106,13 +108,14 @@ def test_messages_that_arrive_with_less_than_half_of_their_lock_go_back() -> Non
     receiver = Receiver(partitions=1)
     receiver.ask(1)
     ask = receiver.asked.pop(0)
+    data: Any = ["old"]
 
     # The front end was suspended while they were on their way to it.
     receiver.take(
         receiver.cache.reserved(
             ask.ask_id,
             0,
-            ["old"],
+            data,
             [10],
             lease=lease_of_messages(receiver.now + 1_000, 10_000),
             more=False,

@@ -57,8 +57,9 @@ class Board:
     ) -> Frame:
         """Start a frame."""
         entity = entity or queue()
+        opaque: Any = None
         frame = Frame(
-            "t", entity, None, keys.count, self.now + timeout_ms, self.repeat_age_ms, b"p", 1
+            opaque, entity, opaque, keys.count, self.now + timeout_ms, self.repeat_age_ms, b"p", 1
         )
         routed = routing.route(entity, keys, sizes, lane=lane, split=False)
         self.take(self.rules.submit(frame, routed, self.now))

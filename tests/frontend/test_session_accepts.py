@@ -1,6 +1,7 @@
 """Receivers that wait for any session: who is asked, who gets an offer, what is given back."""
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,11 @@ class Partitions:
     def __init__(self) -> None:
         self.away: set[int] = set()
         self._ids = itertools.count(1)
-        self.accepts = NextSessions(
+        self.accepts: NextSessions[str] = NextSessions(
             range(3), lambda partition: partition not in self.away, lambda: next(self._ids)
         )
 
-    def asked(self, actions: list[Action]) -> list[int]:
+    def asked(self, actions: list[Action[Any]]) -> list[int]:
         """Return which partitions are asked by these actions."""
         return [each.partition for each in actions if isinstance(each, AskForSession)]
 
@@ -36,7 +37,7 @@ def offer(partition: int = 0, name: str = "s") -> Offer:
     return Offer(partition, name, b"t" * 16, "uid")
 
 
-def ask_of(actions: list[Action], partition: int) -> int:
+def ask_of(actions: list[Action[Any]], partition: int) -> int:
     """Return the id of the ask of a partition."""
     found = [each for each in actions if isinstance(each, AskForSession)]
     return next(each.ask_id for each in found if each.partition == partition)
@@ -99,7 +100,7 @@ def test_asks_are_bounded_however_many_receivers_wait() -> None:
     asked = [
         each
         for number in range(1_000)
-        for each in partitions.asked(partitions.accepts.wait(number))
+        for each in partitions.asked(partitions.accepts.wait(str(number)))
     ]
 
     assert len(asked) == 3 * ASKS_MAX

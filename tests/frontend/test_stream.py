@@ -82,7 +82,7 @@ async def settle_down() -> None:
 async def test_what_follows_from_asks_is_never_dropped_while_other_lanes_are_full(
     call: FakeCall,
 ) -> None:
-    partition_stream = PartitionStream(lambda: None)
+    partition_stream = PartitionStream[Any, Any](lambda: None)
     call.taking.clear()
     running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
@@ -103,7 +103,7 @@ async def test_what_follows_from_asks_is_never_dropped_while_other_lanes_are_ful
 
 
 async def test_lanes_are_served_in_turn(call: FakeCall) -> None:
-    partition_stream = PartitionStream(lambda: None)
+    partition_stream = PartitionStream[Any, Any](lambda: None)
     call.taking.clear()
     running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
@@ -122,7 +122,7 @@ async def test_lanes_are_served_in_turn(call: FakeCall) -> None:
 
 
 async def test_whoever_fills_the_lane_of_settlements_waits_for_room(call: FakeCall) -> None:
-    partition_stream = PartitionStream(lambda: None)
+    partition_stream = PartitionStream[Any, Any](lambda: None)
     call.taking.clear()
     running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
@@ -148,13 +148,13 @@ async def test_those_who_wait_for_room_are_woken_one_by_one_in_their_order(
 ) -> None:
     looks, room = [0], stream.Outbox.room
 
-    def counted(outbox: stream.Outbox, lane: Lane) -> int:
+    def counted(outbox: stream.Outbox[Any], lane: Lane) -> int:
         looks[0] += 1
         return room(outbox, lane)
 
     monkeypatch.setattr(stream.Outbox, "room", counted)
     monkeypatch.setitem(stream.FRAMES_MAX, Lane.WORK, 10)
-    partition_stream = PartitionStream(lambda: None)
+    partition_stream = PartitionStream[Any, Any](lambda: None)
     call.taking.clear()
     running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
@@ -189,7 +189,7 @@ async def test_the_end_of_a_stream_wakes_all_who_wait_for_room(
     call: FakeCall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(stream.FRAMES_MAX, Lane.WORK, 10)
-    partition_stream = PartitionStream(lambda: None)
+    partition_stream = PartitionStream[Any, Any](lambda: None)
     call.taking.clear()
     running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
@@ -209,7 +209,7 @@ async def test_a_moved_stream_writes_what_was_put_before_and_leaves_the_rest_to_
     call: FakeCall,
 ) -> None:
     moves: list[str] = []
-    partition_stream = PartitionStream(lambda: None, lambda: moves.append("moving"))
+    partition_stream = PartitionStream[Any, Any](lambda: None, lambda: moves.append("moving"))
     call.taking.clear()
     running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
@@ -231,7 +231,7 @@ async def test_a_moved_stream_writes_what_was_put_before_and_leaves_the_rest_to_
 
 async def test_a_writer_that_dies_ends_its_stream(call: FakeCall) -> None:
     shown: list[bool] = []
-    partition_stream = PartitionStream(lambda: shown.append(partition_stream.open))
+    partition_stream = PartitionStream[Any, Any](lambda: shown.append(partition_stream.open))
     call.failing = True
     running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
@@ -264,7 +264,7 @@ async def test_an_answer_that_cannot_be_taken_costs_its_stream_and_not_the_proce
     call: FakeCall, caplog: pytest.LogCaptureFixture
 ) -> None:
     shown: list[bool] = []
-    partition_stream = PartitionStream(lambda: shown.append(partition_stream.open))
+    partition_stream = PartitionStream[Any, Any](lambda: shown.append(partition_stream.open))
 
     async def read() -> Any:
         return partition_pb2.DeliverFramesResponse()
@@ -296,7 +296,7 @@ def settle(settle_id: int, size: int = 16) -> partition_pb2.DeliverFramesRequest
 
 async def written(call: FakeCall, *requests: tuple[Any, Lane]) -> list[Any]:
     """Return the frames that are written of requests that wait at the same time."""
-    pump = PartitionStream(lambda: None)
+    pump = PartitionStream[Any, Any](lambda: None)
     call.taking.clear()
     running = asyncio.ensure_future(pump.run(call, lambda response: None))
     await settle_down()
@@ -348,7 +348,7 @@ async def test_a_frame_has_a_bound_in_parts_and_in_bytes(call: FakeCall) -> None
 async def test_a_partition_gets_heads_if_it_reads_them(call: FakeCall, reads: bool) -> None:
     call.metadata = (frame_forms.READS_HEADS,) if reads else ()
     batch = message_pb2.MessageBatch(messages=[b"body"], heads=[b"head-"], formats=[1])
-    pump = PartitionStream(lambda: None, sends=True)
+    pump = PartitionStream[Any, Any](lambda: None, sends=True)
     running = asyncio.ensure_future(pump.run(call, lambda response: None))
     await settle_down()
 

@@ -151,7 +151,7 @@ class Bus(Partitions):
                 )
             ],
         )
-        data = [
+        data: Any = [
             Lease(
                 row.payload.decode(),
                 sequence_number.compose(index, row.counter),
@@ -230,12 +230,14 @@ class Bus(Partitions):
                     action.partition, Withdraw(self._stream(action.partition), action.ask_id)
                 )
             elif isinstance(action, GiveBack):
-                tokens = b"".join(lease.token for lease in action.data[action.start : action.end])
+                data: Any = action.data
+                tokens = b"".join(lease.token for lease in data[action.start : action.end])
                 self._command(action.partition, Release(self._stream(action.partition), tokens))
             else:
                 assert isinstance(action, HandOver)
                 self.credit.use(action)
-                for data, start, end, partition, _ in action.slices:
+                slices: Any = action.slices
+                for data, start, end, partition, _ in slices:
                     leases = data[start:end]
                     tokens = b"".join(lease.token for lease in leases)
                     self._command(partition, Deliver(self._stream(partition), 0, tokens))
@@ -262,10 +264,12 @@ class Bus(Partitions):
         sizes = [len(unit.payloads) for unit in units]
         positions = [unit.position for unit in units] if again else []
         offsets = routing.offsets_of(positions, len(payloads), sizes)
+        tag: Any = (units, sequence, began)
+        messages: Any = ([p.encode() for p in payloads], keys)
         frame = Frame(
-            (units, sequence, began),
+            tag,
             self.entity,
-            ([p.encode() for p in payloads], keys),
+            messages,
             len(payloads),
             self.now + 8_000,
             max(1, self.now - began) if again else 0,
@@ -284,7 +288,8 @@ class Bus(Partitions):
         self._perform_sends(self.board.submit(frame, routed, self.now))
 
     def _finished(self, frame: Frame) -> None:
-        units, sequence, began = frame.tag
+        tag: Any = frame.tag
+        units, sequence, began = tag
         at, unknown, refused = 0, [], []
         for group, unit in enumerate(units):
             end = at + len(unit.payloads)
@@ -329,19 +334,22 @@ class Bus(Partitions):
 
     def receive(self, link: Cache, messages: int) -> None:
         """Ask for messages."""
-        credit = Credit(next(self._ids), messages, 1 << 20, self.now + 2_000, lapses=True)
+        tag: Any = next(self._ids)
+        credit = Credit(tag, messages, 1 << 20, self.now + 2_000, lapses=True)
         self._perform_link(link, link.grant(self.credit.grant(credit), self.now))
 
     def grant(self, link: Cache, messages: int) -> None:
         """Grant credit that stays until it is used up or drained."""
-        credit = Credit(link, messages, 1 << 20)
+        tag: Any = link
+        credit = Credit(tag, messages, 1 << 20)
         self._perform_link(link, link.grant(self.credit.grant(credit), self.now))
 
     def drain(self) -> None:
         """Drain some credit."""
         credit = self.credit.any_that_stays()
         if credit is not None:
-            self._perform_link(credit.tag, credit.tag.drain(credit, self.now))
+            link: Any = credit.tag
+            self._perform_link(link, link.drain(credit, self.now))
 
     def _got(self, lease: Lease) -> None:
         self.delivered[lease.payload] = self.delivered.get(lease.payload, 0) + 1

@@ -166,7 +166,7 @@ class Way:
         self.partition = index
         self._world = world
         self._front_end = front_end
-        self._stream = PartitionStream(
+        self._stream: PartitionStream[Any, Any] = PartitionStream(
             self._changed, lambda: front_end.deliver_stream_moving(index)
         )
         self._open = False

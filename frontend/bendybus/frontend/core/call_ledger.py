@@ -8,7 +8,8 @@ time. What streams hold is in `flow_control`. On the loop only; knows no protoco
 import asyncio
 import sys
 from collections import Counter, OrderedDict, deque
-from typing import Any, Final, NamedTuple
+from collections.abc import Hashable
+from typing import Final, NamedTuple
 
 from bendybus.domain.limits import MB
 
@@ -16,8 +17,12 @@ from bendybus.domain.limits import MB
 class Holder(NamedTuple):
     """Who holds something: a connection, and the policy of its caller ("" where there is none)."""
 
-    connection: Any
+    connection: Hashable
     policy: str
+
+
+# What bytes are counted by: a connection of a policy, a policy, and None: all.
+_Level = Holder | str | None
 
 
 class Bounds(NamedTuple):
@@ -57,7 +62,7 @@ class Room:
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._held: Counter[Any] = Counter()
+        self._held: Counter[_Level] = Counter()
         # By policy; the one that was served last is the last.
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
 
@@ -158,7 +163,7 @@ class Room:
             del self._waiting[holder.policy]
         return bool(waiting.calls)
 
-    def _levels(self, holder: Holder) -> tuple[tuple[Any, int], ...]:
+    def _levels(self, holder: Holder) -> tuple[tuple[_Level, int], ...]:
         bounds = self._bounds
         return (
             (holder, bounds.connection),
@@ -166,7 +171,7 @@ class Room:
             (None, bounds.all),
         )
 
-    def _fits(self, levels: tuple[tuple[Any, int], ...], size_bytes: int) -> bool:
+    def _fits(self, levels: tuple[tuple[_Level, int], ...], size_bytes: int) -> bool:
         return all(
             not self._held[name] or self._held[name] + size_bytes <= most for name, most in levels
         )

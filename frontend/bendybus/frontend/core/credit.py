@@ -12,9 +12,15 @@ time.
 
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from bendybus.frontend.core.receiver import Receiver
+
+# The connection of a receiver, compared and never looked into; None: the front end's own.
+Owner: TypeAlias = Hashable
 
 # What partitions are asked for on behalf of one receiver, and what one delivery may bring.
 MESSAGES_MAX: Final = 5_000
@@ -26,17 +32,16 @@ OWNERS_LOOKED_AT: Final = 64
 
 @dataclass(slots=True, eq=False)
 class Credit:
-    """Credit of one receiver. `tag` finds the receiver again."""
+    """Credit of one receiver. `tag`: the receiver, and its own name for the credit."""
 
-    tag: Any
+    tag: tuple["Receiver", int]
     # What is left. Of credit that lapses: what was granted.
     messages: int
     # Bytes that one delivery may bring; one message is always allowed.
     size_bytes: int
     # When it is drained; None: only when that is asked for.
     deadline_ms: int | None = None
-    # The connection.
-    owner: Any = None
+    owner: Owner = None
     # The rest is void after the first delivery.
     lapses: bool = False
     # What partitions are asked for: nothing while it is draining, or its owner is paused.
@@ -62,7 +67,7 @@ class OutstandingCredit:
         self._order = itertools.count()
         # Until when answers of partitions are waited for. In order.
         self._draining: dict[Credit, int] = {}
-        self._paused: set[Any] = set()
+        self._paused: set[Owner] = set()
 
     def __len__(self) -> int:
         return len(self._credits)
@@ -108,14 +113,14 @@ class OutstandingCredit:
         self._draining.clear()
         self.wanted = 0
 
-    def pause(self, owner: Any) -> None:
+    def pause(self, owner: Owner) -> None:
         """Serve nothing to a connection until `resume`."""
         self._paused.add(owner)
         for credit in self._credits:
             if credit.owner == owner:
                 self._uncount(credit)
 
-    def resume(self, owner: Any) -> bool:
+    def resume(self, owner: Owner) -> bool:
         """Go on after a pause; False: there was none."""
         if owner not in self._paused:
             return False
@@ -125,11 +130,11 @@ class OutstandingCredit:
                 self._count(credit)
         return True
 
-    def paused(self, owner: Any) -> bool:
+    def paused(self, owner: Owner) -> bool:
         """Whether a connection is paused."""
         return owner in self._paused
 
-    def next_served(self, owner: Any) -> Credit | None:
+    def next_served(self, owner: Owner) -> Credit | None:
         """Return the credit that gets messages which were reserved for `owner`.
 
         The oldest of that connection; else the oldest of all that are not paused.
@@ -147,7 +152,7 @@ class OutstandingCredit:
                 break
         return oldest
 
-    def asking_owner(self) -> Any:
+    def asking_owner(self) -> Owner:
         """Return the connection for which partitions are asked now: that of the oldest credit."""
         return next((credit.owner for credit in self._credits if credit.wanted), None)
 

@@ -9,9 +9,10 @@ those that have read nearly everything go on. Listeners of every protocol use th
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from bendybus.domain import limits
+from bendybus.frontend.core.credit import Owner
 
 # Bytes handed over that the client has not taken off the wire; above this it gets no more.
 UNREAD_BYTES_MAX: Final = 16 * limits.MB
@@ -33,17 +34,17 @@ PACE_S: Final = 0.05
 class Pausable(Protocol):
     """What hands messages to connections."""
 
-    def pause(self, owner: Any) -> None:
+    def pause(self, owner: Owner) -> None:
         """Hand nothing to a connection until `resume`."""
 
-    def resume(self, owner: Any) -> None:
+    def resume(self, owner: Owner) -> None:
         """Go on after a pause."""
 
 
 class ConnectionFlow:
     """The counts of one connection. On the loop only."""
 
-    def __init__(self, total: "FlowControl", owner: Any) -> None:
+    def __init__(self, total: "FlowControl", owner: Owner) -> None:
         self.owner = owner
         self.paused = False
         # Of sends, under way.
@@ -175,14 +176,14 @@ class FlowControl:
 
     def __init__(self, source: Pausable | None = None) -> None:
         self._source = source
-        self._connections: dict[Any, tuple[ConnectionFlow, int]] = {}
+        self._connections: dict[Owner, tuple[ConnectionFlow, int]] = {}
         # Of all; from ALL_UNREAD_BYTES_MAX on, only connections that have read nearly all go on.
         self.unread_bytes = 0
         # In order.
         self._paused: dict[ConnectionFlow, None] = {}
 
     @contextmanager
-    def of(self, owner: Any) -> Iterator[ConnectionFlow]:
+    def of(self, owner: Owner) -> Iterator[ConnectionFlow]:
         """Hold the counts of a connection."""
         connection, users = self._connections.get(owner, (None, 0))
         connection = connection or ConnectionFlow(self, owner)

@@ -11,10 +11,11 @@ were taken in the last moment: a frame for each of them would cost more than the
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import bounds, limits
-from bendybus.frontend.core.credit import Credit
+from bendybus.frontend.core import columns
+from bendybus.frontend.core.credit import Credit, Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class WithdrawAsk:
 
 
 # (data, start, end, partition, when the locks end)
-Slice = tuple[Any, int, int, int, int]
+Slice = tuple[columns.DeliveredBatch, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class HandOver:
 class GiveBack:
     """Release a slice: no client will see it."""
 
-    data: Any
+    data: columns.DeliveredBatch
     start: int
     end: int
     partition: int
@@ -93,7 +94,7 @@ class OpenAsk:
     since_ms: int
     # For the partition had more the last time.
     fills: bool
-    owner: Any
+    owner: Owner
     # Asks ahead: for more than is wanted now.
     ahead: bool = False
     withdrawn: bool = False
@@ -183,7 +184,7 @@ class PartitionAsks:
 
     # Asking
 
-    def ask(self, wanted: int, owner: Any, now_ms: int) -> list[AskPartition | WithdrawAsk]:
+    def ask(self, wanted: int, owner: Owner, now_ms: int) -> list[AskPartition | WithdrawAsk]:
         """Ask for what is wanted and not asked for yet."""
         self.wanted_again()
         if len(self._partitions) == 1:
@@ -211,7 +212,7 @@ class PartitionAsks:
         return actions
 
     def ask_full(
-        self, messages: int, owner: Any, now_ms: int, *, ahead: bool = False
+        self, messages: int, owner: Owner, now_ms: int, *, ahead: bool = False
     ) -> list[AskPartition]:
         """Ask partitions that had more the last time, in turn, until so many are asked for."""
         actions: list[AskPartition] = []
@@ -227,7 +228,9 @@ class PartitionAsks:
         # In whole receives: what is left over would make a small one.
         return wanted if recent <= wanted else recent - recent % wanted
 
-    def _ask_plain(self, wanted: int, owner: Any, now_ms: int) -> list[AskPartition | WithdrawAsk]:
+    def _ask_plain(
+        self, wanted: int, owner: Owner, now_ms: int
+    ) -> list[AskPartition | WithdrawAsk]:
         """Ask for exactly what is wanted; a plain entity has one partition."""
         [partition] = self._partitions
         if not self._available(partition):

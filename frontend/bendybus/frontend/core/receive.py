@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import errors, forwarding, limits, message_access
 from bendybus.domain.directory import Directory
@@ -12,7 +12,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, lease
-from bendybus.frontend.core.credit import Credit
+from bendybus.frontend.core.credit import Credit, Owner
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.partition_asks import AskPartition, GiveBack, HandOver, WithdrawAsk
 from bendybus.frontend.core.receive_cache import HeldBytes
@@ -62,12 +62,12 @@ class ReceiveDispatcher:
         self._upstreams = upstreams
         self._caches: dict[Key, SharedCache] = {}
         # Connections that get nothing for now, from no cache.
-        self._paused: set[Any] = set()
+        self._paused: set[Owner] = set()
         self._asks: dict[int, tuple[SharedCache, int]] = {}
         self._deliveries: dict[int, _Pending] = {}
         self._ids = itertools.count(1)
 
-    def open(self, source: Source, hand: Hand, fail: Fail, *, owner: Any = None) -> Receiver:
+    def open(self, source: Source, hand: Hand, fail: Fail, *, owner: Owner = None) -> Receiver:
         """Return a receiver of the connection `owner`.
 
         Raises EntityNotFound, EntityDisabled, InvalidArgument.
@@ -82,7 +82,7 @@ class ReceiveDispatcher:
         return self._receiver(shared, hand, fail, owner)
 
     def open_session(
-        self, shared: SharedCache, hand: Hand, fail: Fail, *, owner: Any = None
+        self, shared: SharedCache, hand: Hand, fail: Fail, *, owner: Owner = None
     ) -> Receiver:
         """Return the receiver of a session that is locked for it. Ends another one of it."""
         if (before := self._caches.get(shared.key)) is not None:
@@ -90,7 +90,7 @@ class ReceiveDispatcher:
         self._caches[shared.key] = shared
         return self._receiver(shared, hand, fail, owner)
 
-    def _receiver(self, shared: SharedCache, hand: Hand, fail: Fail, owner: Any) -> Receiver:
+    def _receiver(self, shared: SharedCache, hand: Hand, fail: Fail, owner: Owner) -> Receiver:
         if owner in self._paused:
             shared.cache.pause(owner)
         receiver = Receiver(shared, owner, hand, fail)
@@ -107,7 +107,7 @@ class ReceiveDispatcher:
         if not any(other.owner == receiver.owner for other in shared.receivers):
             shared.perform(shared.cache.owner_gone(receiver.owner))
 
-    async def receive(self, source: Source, messages: int, wait_ms: int, owner: Any) -> Batches:
+    async def receive(self, source: Source, messages: int, wait_ms: int, owner: Owner) -> Batches:
         """Receive once. Raises the domain error that says why there is nothing."""
         future: asyncio.Future[Batches] = asyncio.get_running_loop().create_future()
 
@@ -140,13 +140,13 @@ class ReceiveDispatcher:
         for receiver in list(shared.receivers):
             receiver.fail(error)
 
-    def pause(self, owner: Any) -> None:
+    def pause(self, owner: Owner) -> None:
         """Hand nothing to a connection until `resume`."""
         self._paused.add(owner)
         for shared in self._caches.values():
             shared.cache.pause(owner)
 
-    def resume(self, owner: Any) -> None:
+    def resume(self, owner: Owner) -> None:
         """Resume after a pause."""
         now = now_ms()
         self._paused.discard(owner)
@@ -177,7 +177,7 @@ class ReceiveDispatcher:
         """Return an id for an ask."""
         return next(self._ids)
 
-    def unreachable(self, entity: Entity, owner: Any = None) -> BusError:
+    def unreachable(self, entity: Entity, owner: Owner = None) -> BusError:
         """Return the error for a queue of which no partition answered."""
         reasons = [
             f"partition {partition}: {'; '.join(self._upstreams[partition].conditions())}"

@@ -28,9 +28,10 @@ it ends; nothing of this is a delivery.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
-from bendybus.frontend.core.credit import MESSAGES_MAX, Credit, OutstandingCredit
+from bendybus.frontend.core import columns
+from bendybus.frontend.core.credit import MESSAGES_MAX, Credit, OutstandingCredit, Owner
 from bendybus.frontend.core.lease import Lease, SessionLease
 from bendybus.frontend.core.partition_asks import (
     Action,
@@ -56,11 +57,11 @@ class Chunk:
     """Cached messages of one partition: [start, len(sizes)) of `data`."""
 
     partition: int
-    data: Any
+    data: columns.DeliveredBatch
     sizes: Sequence[int]
     start: int
     lease: Lease
-    owner: Any
+    owner: Owner
     # More than was wanted when it was asked for.
     ahead: bool = False
 
@@ -80,11 +81,11 @@ class HeldBytes:
     """Bytes that wait in caches, over all and by connection."""
 
     total: int = 0
-    by_owner: dict[Any, int] = field(default_factory=dict)
+    by_owner: dict[Owner, int] = field(default_factory=dict)
     # Whose has grown last.
-    grown: Any = None
+    grown: Owner = None
 
-    def add(self, owner: Any, size_bytes: int) -> None:
+    def add(self, owner: Owner, size_bytes: int) -> None:
         """Count bytes in, or out."""
         self.total += size_bytes
         if size_bytes > 0:
@@ -131,7 +132,7 @@ class CachedMessages:
             for each in self._remove(doomed)
         ]
 
-    def recall(self, recalled: Callable[[Any, int], bool]) -> None:
+    def recall(self, recalled: Callable[[columns.DeliveredBatch, int], bool]) -> None:
         """Forget messages, by (data, index), that a partition took back; the others stay."""
         kept: deque[Chunk] = deque()
         for chunk in self._chunks:
@@ -249,15 +250,15 @@ class Cache:
                 self._credits.forget(credit)
         return self._move(now_ms)
 
-    def pause(self, owner: Any) -> None:
+    def pause(self, owner: Owner) -> None:
         """Hand nothing to a connection for now: it does not read what it was given."""
         self._credits.pause(owner)
 
-    def resume(self, owner: Any, now_ms: int) -> list[Action]:
+    def resume(self, owner: Owner, now_ms: int) -> list[Action]:
         """Go on after a pause."""
         return self._move(now_ms) if self._credits.resume(owner) else []
 
-    def owner_gone(self, owner: Any) -> list[Action]:
+    def owner_gone(self, owner: Owner) -> list[Action]:
         """Give back what waits for a connection that ended."""
         self._credits.resume(owner)
         return self.give_back_of(owner)
@@ -274,7 +275,7 @@ class Cache:
         self,
         ask_id: int,
         partition: int,
-        data: Any,
+        data: columns.DeliveredBatch,
         sizes: Sequence[int],
         *,
         lease: Lease,
@@ -303,7 +304,9 @@ class Cache:
         self._messages.lose(partition)
         return self._drained(now_ms)
 
-    def recalled(self, recalled: Callable[[Any, int], bool], now_ms: int) -> list[Action]:
+    def recalled(
+        self, recalled: Callable[[columns.DeliveredBatch, int], bool], now_ms: int
+    ) -> list[Action]:
         """Forget messages, by (data, index), that a partition took back: they come again."""
         self._messages.recall(recalled)
         return self._move(now_ms)
@@ -363,7 +366,7 @@ class Cache:
         """Give back what is held ready."""
         return self._messages.give_back(lambda chunk: True)
 
-    def give_back_of(self, owner: Any) -> list[Action]:
+    def give_back_of(self, owner: Owner) -> list[Action]:
         """Give back what is held ready for a connection."""
         return self._messages.give_back(lambda chunk: chunk.owner == owner)
 

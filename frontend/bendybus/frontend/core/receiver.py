@@ -5,13 +5,13 @@ and is drained at a deadline; an AMQP link has one credit, which it adds to and 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns, partition_asks
-from bendybus.frontend.core.credit import MESSAGES_MAX, Credit
+from bendybus.frontend.core.credit import MESSAGES_MAX, Credit, Owner
 from bendybus.frontend.core.shared_cache import SharedCache
 from bendybus.frontend.upstreams.upstream import now_ms
 
@@ -25,7 +25,7 @@ Batches = Sequence[columns.DeliveredBatch]
 class Delivery(NamedTuple):
     """What a receiver is told about the credit `tag`."""
 
-    tag: Any
+    tag: int
     batches: Batches = ()
     # Whether there are messages is not known, and why.
     error: BusError | None = None
@@ -46,11 +46,11 @@ class Receiver:
 
     __slots__ = ("_fail", "_hand", "credits", "handing", "owner", "shared")
 
-    def __init__(self, shared: SharedCache, owner: Any, hand: Hand, fail: Fail) -> None:
+    def __init__(self, shared: SharedCache, owner: Owner, hand: Hand, fail: Fail) -> None:
         self._hand = hand
         self._fail = fail
         # By tag, until nothing more comes for them.
-        self.credits: dict[Any, Credit] = {}
+        self.credits: dict[int, Credit] = {}
         self.shared = shared
         self.owner = owner
         # Deliveries that wait for partitions to delete.
@@ -61,7 +61,7 @@ class Receiver:
         """What it receives from."""
         return self.shared.entity
 
-    def ask(self, tag: Any, messages: int, size_bytes: int, wait_ms: int) -> None:
+    def ask(self, tag: int, messages: int, size_bytes: int, wait_ms: int) -> None:
         """Grant credit that lapses at its first delivery, or is drained after `wait_ms`.
 
         wait_ms < 0: not drained. size_bytes 0: as much as a cache holds.
@@ -80,7 +80,7 @@ class Receiver:
         self.credits[tag] = credit
         self.shared.perform(self.shared.cache.grant(credit, now))
 
-    def grant(self, tag: Any, messages: int) -> None:
+    def grant(self, tag: int, messages: int) -> None:
         """Grant credit that stays until it is used up, or more of it; it is not drained now."""
         credit = self.credits.get(tag)
         if credit is None:
@@ -95,7 +95,7 @@ class Receiver:
         if credit.messages:
             self.shared.perform(self.shared.cache.grant(credit, now_ms()))
 
-    def drain(self, tag: Any) -> None:
+    def drain(self, tag: int) -> None:
         """Hand over what is there now, then void what is left of the credit and report that."""
         credit = self.credits.get(tag)
         if credit is None:
@@ -103,7 +103,7 @@ class Receiver:
         elif not credit.void:
             self.shared.perform(self.shared.cache.drain(credit, now_ms()))
 
-    def cancel(self, tag: Any) -> None:
+    def cancel(self, tag: int) -> None:
         """Void credit now; it is answered."""
         credit = self.credits.get(tag)
         if credit is None:

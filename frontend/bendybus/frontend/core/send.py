@@ -88,7 +88,9 @@ Respond = Callable[[SendOutcome | BusError], None]
 
 
 @dataclass(slots=True)
-class _Tag:
+class Tag:
+    """Who sends a frame, and how it is answered."""
+
     respond: Respond
     began_s: float
     size_bytes: int
@@ -118,7 +120,7 @@ class SendDispatcher:
     def submit(self, request: SendRequest, respond: Respond, *, client: str = "") -> None:
         """Start a request of the connection `client`; `respond` is called once, maybe at once."""
         size_bytes = request.messages.ByteSize()
-        tag = _Tag(respond, time.perf_counter(), size_bytes, client)
+        tag = Tag(respond, time.perf_counter(), size_bytes, client)
         try:
             frame, routed = self._frame(request, tag)
         except BusError as error:
@@ -176,7 +178,7 @@ class SendDispatcher:
 
     # Inside
 
-    def _frame(self, request: SendRequest, tag: _Tag) -> tuple[Frame, routing.Routed]:
+    def _frame(self, request: SendRequest, tag: Tag) -> tuple[Frame, routing.Routed]:
         entity = self._directory.find(request.entity)
         message_access.check(entity, Access.SEND)
         if request.sub_queue is not SubQueue.MAIN:
@@ -287,7 +289,7 @@ class SendDispatcher:
         return self._attempts.refused(attempt.attempt_id, error, now_ms())
 
     def _finish(self, frame: Frame) -> None:
-        tag: _Tag = frame.tag
+        tag = frame.tag
         self._bytes -= tag.size_bytes
         self._held[tag.client] -= tag.size_bytes
         if not self._held[tag.client]:

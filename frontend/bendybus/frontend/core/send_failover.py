@@ -20,12 +20,16 @@ wakes up may still send it: what one partition has stored may be in another as w
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.frontend.core import columns
 from bendybus.frontend.core.routing import Part, Routed, Unit
+
+if TYPE_CHECKING:
+    from bendybus.frontend.core.send import Tag
 
 ATTEMPT_MS_MAX: Final = 2_000
 # Given up this long after the deadline that was sent to the partition.
@@ -47,9 +51,9 @@ ELSEWHERE: Final = (
 class Frame:
     """A client's frame on its way; `tag` finds the client again, `data` holds its messages."""
 
-    tag: Any
+    tag: "Tag"
     entity: Entity
-    data: Any
+    data: columns.MessageBatch
     count: int
     deadline_ms: int
     age_ms: int

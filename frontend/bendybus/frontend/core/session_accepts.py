@@ -16,7 +16,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from bendybus.domain import bounds, errors, limits, lock_token
 from bendybus.domain.entity import Entity
@@ -56,11 +56,14 @@ class Offer:
     entity_uid: str
 
 
+Waiter = TypeVar("Waiter")
+
+
 @dataclass(frozen=True, slots=True)
-class Give:
+class Give(Generic[Waiter]):
     """Let a receiver confirm an offer."""
 
-    waiter: Any
+    waiter: Waiter
     offer: Offer
 
 
@@ -71,10 +74,10 @@ class Decline:
     offer: Offer
 
 
-Action = AskForSession | WithdrawAsk | Give | Decline
+Action = AskForSession | WithdrawAsk | Give[Waiter] | Decline
 
 
-class NextSessions:
+class NextSessions(Generic[Waiter]):
     """The receivers that wait for any session of one queue. Pure.
 
     `available`: whether a partition can be asked.
@@ -89,29 +92,29 @@ class NextSessions:
         self._partitions = partitions
         self._available = available
         self._next_ask_id = next_ask_id
-        self._waiting: OrderedDict[Any, None] = OrderedDict()
+        self._waiting: OrderedDict[Waiter, None] = OrderedDict()
         # By partition: asks that are not withdrawn, oldest first.
         self._asks: dict[int, dict[int, None]] = {partition: {} for partition in partitions}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def wait(self, waiter: Any, *, first: bool = False) -> list[Action]:
+    def wait(self, waiter: Waiter, *, first: bool = False) -> list[Action[Waiter]]:
         """Take a receiver that waits; `first`: before the others, since it waited already."""
         self._waiting[waiter] = None
         if first:
             self._waiting.move_to_end(waiter, last=False)
         return self.ask()
 
-    def leave(self, waiter: Any) -> list[Action]:
+    def leave(self, waiter: Waiter) -> list[Action[Waiter]]:
         """Forget a receiver that no longer waits."""
         self._waiting.pop(waiter, None)
         return self._withdraw()
 
-    def ask(self) -> list[Action]:
+    def ask(self) -> list[Action[Waiter]]:
         """Ask the partitions that are asked for less than is wanted."""
         wanted = self._wanted
-        actions: list[Action] = []
+        actions: list[Action[Waiter]] = []
         for partition, asks in self._asks.items():
             if len(asks) >= wanted or not self._available(partition):
                 continue
@@ -121,7 +124,7 @@ class NextSessions:
                 actions.append(AskForSession(ask_id, partition))
         return actions
 
-    def offered(self, ask_id: int, offer: Offer) -> list[Action]:
+    def offered(self, ask_id: int, offer: Offer) -> list[Action[Waiter]]:
         """Take an offer, also one for an ask that was withdrawn."""
         self._asks[offer.partition].pop(ask_id, None)
         if not self._waiting:
@@ -138,7 +141,7 @@ class NextSessions:
         if partition in self._asks:
             self._asks[partition].clear()
 
-    def waiters(self) -> list[Any]:
+    def waiters(self) -> list[Waiter]:
         """Return who waits."""
         return list(self._waiting)
 
@@ -151,9 +154,9 @@ class NextSessions:
     def _wanted(self) -> int:
         return min(len(self._waiting), ASKS_MAX)
 
-    def _withdraw(self) -> list[Action]:
+    def _withdraw(self) -> list[Action[Waiter]]:
         wanted = self._wanted
-        actions: list[Action] = []
+        actions: list[Action[Waiter]] = []
         for partition, asks in self._asks.items():
             while len(asks) > wanted:
                 ask_id, _ = asks.popitem()
@@ -161,12 +164,15 @@ class NextSessions:
         return actions
 
 
+_Future = asyncio.Future[Offer]
+
+
 class _Asked(NamedTuple):
     """An ask that a partition has. `named`: what gets the offer of a session asked for by name."""
 
     partition: int
     entity_uid: str
-    named: asyncio.Future[Offer] | None = None
+    named: _Future | None = None
 
 
 class SessionOffers:
@@ -184,7 +190,7 @@ class SessionOffers:
         # Asks that are not answered.
         self._asks: dict[int, _Asked] = {}
         # Receivers that wait for any session, by UID.
-        self._next: dict[str, NextSessions] = {}
+        self._next: dict[str, NextSessions[_Future]] = {}
 
     async def named(
         self, entity: Entity, session_id: str, until_s: float, *, receiver_id: bytes = b""
@@ -243,7 +249,7 @@ class SessionOffers:
                 f"{len(accepts)}). Retry.",
                 retry_after_ms=1_000,
             )
-        future: asyncio.Future[Offer] = asyncio.get_running_loop().create_future()
+        future: _Future = asyncio.get_running_loop().create_future()
         self._perform(entity.uid, accepts.wait(future, first=first))
         taken = False
         try:
@@ -271,7 +277,7 @@ class SessionOffers:
         upstream = self._upstreams[partition]
         return upstream.available and upstream.knows_sessions
 
-    def _perform(self, uid: str, actions: list[Action]) -> None:
+    def _perform(self, uid: str, actions: list[Action[_Future]]) -> None:
         for action in actions:
             if isinstance(action, AskForSession):
                 self._ask(uid, action)
@@ -318,12 +324,12 @@ class SessionOffers:
             return
         self._perform(uid, accepts.ask())
 
-    def _fail_waiting(self, accepts: NextSessions, error: BusError) -> None:
+    def _fail_waiting(self, accepts: NextSessions[_Future], error: BusError) -> None:
         for waiter in accepts.waiters():
             if not waiter.done():
                 waiter.set_exception(error)
 
-    def _decline_late(self, future: "asyncio.Future[Offer]") -> None:
+    def _decline_late(self, future: _Future) -> None:
         """Give back an offer that came in the moment in which its receiver stopped to wait."""
         if future.done() and not future.cancelled() and future.exception() is None:
             self._decline(future.result())

@@ -11,7 +11,7 @@ may have been recalled in the meantime.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from bendybus.domain import bounds, errors, limits, message_access
 from bendybus.domain.entity import Entity
@@ -19,6 +19,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, lease, receive
+from bendybus.frontend.core.credit import Owner
 from bendybus.frontend.core.lease import Lease, SessionLease
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.receiver import Fail, Hand, Receiver
@@ -110,7 +111,7 @@ class SessionCache(SharedCache):
         """
         self.unconfirmed += tokens
 
-    def unanswered(self, owner: Any) -> BusError:
+    def unanswered(self, owner: Owner) -> BusError:
         """Return why it is not known whether there are messages."""
         now = now_ms()
         if not self.lease.ending(now):
@@ -221,7 +222,7 @@ class SessionDispatcher:
         hand: Hand,
         fail: Fail,
         *,
-        owner: Any = None,
+        owner: Owner = None,
     ) -> Receiver:
         """Return the receiver of a session that is locked; it stays attached while it is open."""
         shared = SessionCache(self._receives, entity, mode, session)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bendybus.domain import errors
 from bendybus.domain.directory import Directory
@@ -10,6 +10,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.credit import Owner
 from bendybus.frontend.core.lease import Lease, SessionLease, lease_of_messages
 from bendybus.frontend.core.partition_asks import (
     Action,
@@ -20,6 +21,9 @@ from bendybus.frontend.core.partition_asks import (
 )
 from bendybus.frontend.core.receive_cache import Cache, HeldBytes
 from bendybus.frontend.upstreams.upstream import now_ms
+
+if TYPE_CHECKING:
+    from bendybus.frontend.core.receiver import Receiver
 
 REASK_S: Final = 0.05
 # Clocks of whole milliseconds: an alarm rings when its time is surely over.
@@ -53,7 +57,7 @@ class CacheHost(Protocol):
     def hand_over(self, shared: "SharedCache", action: HandOver) -> None:
         """Tell the partitions, then hand over."""
 
-    def unreachable(self, entity: Entity, owner: Any = None) -> BusError:
+    def unreachable(self, entity: Entity, owner: Owner = None) -> BusError:
         """Return the error for a queue of which no partition answered."""
 
     def fail(self, shared: "SharedCache", error: BusError) -> None:
@@ -83,7 +87,7 @@ class SharedCache:
         self.mode = mode
         self.closed = False
         # Those of clients that are open.
-        self.receivers: set[Any] = set()
+        self.receivers: set[Receiver] = set()
         # Whether what is handed over waits for the partition's confirmation.
         self.confirms = self.deletes
         self.cache = Cache(
@@ -115,7 +119,7 @@ class SharedCache:
     def left_unconfirmed(self, tokens: bytes) -> None:
         """Take messages of which it is unknown whether they are delivered: their locks end."""
 
-    def unanswered(self, owner: Any) -> BusError:
+    def unanswered(self, owner: Owner) -> BusError:
         """Return why it is not known whether there are messages."""
         return self._host.unreachable(self.entity, owner)
 

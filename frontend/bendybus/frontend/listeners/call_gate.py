@@ -18,12 +18,12 @@ how much that is nor how much will come.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import Descriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2
 
 from bendybus.domain import errors, limits
@@ -31,12 +31,14 @@ from bendybus.domain.errors import BusError
 from bendybus.frontend.core.call_ledger import CallLedger, Holder
 from bendybus.frontend.listeners import grpc_methods
 from bendybus.frontend.listeners.grpc_methods import Method
+from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.security.authenticator import Authenticator, Caller
 from bendybus.wire import element_count, statuses
 from bendybus.wire.serving import Health
 
+# gRPC's own: a named tuple of asynchronous functions, which its stubs describe otherwise.
 Handler = Any
-Context = grpc.aio.ServicerContext[Any, Any]
+RequestT = TypeVar("RequestT")
 # Frames of streams are up to 2 MB, and checked only when they hold one larger message.
 FRAME_BYTES: Final = limits.FRAME_BYTES_MAX + limits.MB
 # Calls of reflection at a time, and how long each may take.
@@ -200,9 +202,9 @@ class CallGate(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
+    ) -> Handler:
         """Return the handler behind its checks, or one that refuses and reads nothing."""
         method = str(handler_call_details.method)
         if method in grpc_methods.OPEN:
@@ -231,7 +233,9 @@ class CallGate(grpc.aio.ServerInterceptor):
     def _bounded(self, handler: Handler) -> Handler:
         """Return the handler of a stream that any token may open, and few have open for long."""
 
-        async def called(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+        async def called(
+            requests: AsyncIterator[Message], context: Context
+        ) -> AsyncIterator[Message]:
             async with statuses.errors_as_status(context):
                 if self._any_token >= ANY_TOKEN_MAX:
                     raise errors.ServerBusy(
@@ -276,7 +280,7 @@ class CallGate(grpc.aio.ServerInterceptor):
         return grpc.stream_stream_rpc_method_handler(called)
 
 
-async def _room_for_answer(call: UnaryCall, size_bytes: int, request: Any) -> None:
+async def _room_for_answer(call: UnaryCall, size_bytes: int, request: Message) -> None:
     """Wait for room; that is a part of what the request lets its call wait for messages."""
     if not hasattr(request, "max_wait_ms"):
         await call.room_for_answer(size_bytes)
@@ -297,8 +301,11 @@ def _refusal(error: BusError) -> Handler:
 
 
 def _check(health: Health) -> Handler:
-    async def check(_: AsyncIterator[bytes], context: Context) -> Any:
-        return await health.Check(health_pb2.HealthCheckRequest(), context)
+    async def check(_: AsyncIterator[bytes], context: Context) -> health_pb2.HealthCheckResponse:
+        answer: health_pb2.HealthCheckResponse = await health.Check(
+            health_pb2.HealthCheckRequest(), context
+        )
+        return answer
 
     return grpc.stream_unary_rpc_method_handler(
         check,
@@ -307,7 +314,9 @@ def _check(health: Health) -> Handler:
 
 
 def _watch(health: Health) -> Handler:
-    async def watch(_: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
+    async def watch(
+        _: AsyncIterator[bytes], context: Context
+    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         async for answer in health.Watch(health_pb2.HealthCheckRequest(), context):
             yield answer
 
@@ -319,9 +328,10 @@ def _watch(health: Health) -> Handler:
 
 def _framed(handler: Handler, method: str) -> Handler:
     """Return the handler of a stream whose large frames are checked before they are parsed."""
-    parse, descriptor = handler.request_deserializer, request_descriptor(method)
+    parse: Callable[[bytes], Message] = handler.request_deserializer
+    descriptor = request_descriptor(method)
 
-    def frame(data: bytes) -> Any:
+    def frame(data: bytes) -> Message:
         if len(data) > FRAME_BYTES:
             try:
                 element_count.check(data, descriptor)
@@ -332,7 +342,7 @@ def _framed(handler: Handler, method: str) -> Handler:
     return handler._replace(request_deserializer=frame)
 
 
-def parsed(method: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
+def parsed(method: str, data: bytes, parse: Callable[[bytes], RequestT]) -> RequestT:
     """Return the request of a unary call. Raises InvalidArgument, MessageSizeExceeded."""
     most = limits.REQUEST_BYTES_MAX
     if len(data) > most and method not in grpc_methods.CARRIES_MESSAGES:

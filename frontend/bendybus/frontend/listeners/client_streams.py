@@ -23,9 +23,9 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final, Protocol
 
 from bendybus.domain import errors, limits
 from bendybus.domain.limits import KB, MB
@@ -61,6 +61,16 @@ PATIENCE_S: Final = 1.5
 BLAME_S: Final = 600.0
 # Moved streams end within a second; their memory is free soon after.
 PAUSE_S: Final = 1.5
+
+
+class StreamContext(Protocol):
+    """What is read of the call that a stream is."""
+
+    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
+        """Return what its caller sent before the first frame."""
+
+    def peer(self) -> str:
+        """Return the address of its connection."""
 
 
 class OpenStream:
@@ -100,7 +110,7 @@ class ClientStreams:
         self.suspected: Set[str] | None = None
 
     @contextmanager
-    def opened(self, context: Any) -> Iterator[OpenStream]:
+    def opened(self, context: StreamContext) -> Iterator[OpenStream]:
         """Hold a stream that is opened, with its caller. Raises Unauthenticated, ServerBusy.
 
         gRPC's own count lets a thousand more in when many come at once.

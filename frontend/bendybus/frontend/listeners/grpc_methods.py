@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from google.protobuf.message import Message
 
 from bendybus.domain import forwarding, limits, subscription_name
 from bendybus.frontend.security.authenticator import RULES, Operation
@@ -36,7 +38,7 @@ class Method:
         """Whether the right is looked for on the entity that the request names."""
         return not RULES[self.operation].whole_namespace
 
-    def answer_bytes_of(self, request: Any, message_bytes: int) -> int:
+    def answer_bytes_of(self, request: Message, message_bytes: int) -> int:
         """Return what the answer to a request may take, where a message takes at most that."""
         if not self.messages:
             return self.answer_bytes
@@ -44,13 +46,13 @@ class Method:
         count = len(numbers) or getattr(request, "max_messages", 0)
         return max(message_bytes, min(self.answer_bytes, count * message_bytes))
 
-    def destinations_of(self, request: Any) -> list[str]:
+    def destinations_of(self, request: Message) -> list[str]:
         """Return the entities that a request lets messages go on to: the right is needed there."""
         described = getattr(request, "description", None)
         names = (getattr(described, field, "") for field in forwarding.FIELDS)
         return [name for name in names if name]
 
-    def entity_of(self, request: Any) -> str:
+    def entity_of(self, request: Message) -> str:
         """Return the path of the entity that a request names."""
         name: str = getattr(request, self.field)
         if not self.subscription_field:

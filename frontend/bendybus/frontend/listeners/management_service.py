@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-import grpc
+from google.protobuf.message import Message
 
 from bendybus.domain import descriptions, subscription_name
 from bendybus.domain.entity import Entity
@@ -18,12 +18,59 @@ from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.manage import PAGE_DEFAULT, PAGE_MAX, Changed, Runtime
+from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.upstreams.unary_calls import Commit, Counts
 from bendybus.v1 import management_pb2, management_pb2_grpc
 from bendybus.wire import entities, statuses
 
-AnyProto = TypeVar("AnyProto", bound=Any)
-Context = grpc.aio.ServicerContext[Any, Any]
+# Requests of a kind of call, and entities as clients see them, whatever the kind of entity.
+Creation = (
+    management_pb2.CreateQueueRequest
+    | management_pb2.CreateTopicRequest
+    | management_pb2.CreateSubscriptionRequest
+)
+Update = (
+    management_pb2.UpdateQueueRequest
+    | management_pb2.UpdateTopicRequest
+    | management_pb2.UpdateSubscriptionRequest
+)
+Deletion = (
+    management_pb2.DeleteQueueRequest
+    | management_pb2.DeleteTopicRequest
+    | management_pb2.DeleteSubscriptionRequest
+)
+Look = (
+    management_pb2.GetQueueRequest
+    | management_pb2.GetTopicRequest
+    | management_pb2.GetSubscriptionRequest
+)
+Listing = (
+    management_pb2.ListQueuesRequest
+    | management_pb2.ListTopicsRequest
+    | management_pb2.ListSubscriptionsRequest
+)
+OfSubscription = (
+    management_pb2.CreateSubscriptionRequest
+    | management_pb2.UpdateSubscriptionRequest
+    | management_pb2.DeleteSubscriptionRequest
+    | management_pb2.GetSubscriptionRequest
+)
+Seen = management_pb2.Queue | management_pb2.Topic | management_pb2.Subscription
+SeenT = TypeVar("SeenT", bound=Seen)
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+class OfRules(Protocol):
+    """A request about rules."""
+
+    topic_name: str
+    subscription_name: str
+
+
+class Change(Protocol):
+    """A request for a change."""
+
+    origin: management_pb2.EntityOrigin
 
 
 class EntityCalls:
@@ -37,28 +84,28 @@ class EntityCalls:
         self._upstreams = front_end.upstreams
 
     async def create(
-        self, kind: EntityKind, request: Any, answer: Callable[..., AnyProto]
-    ) -> AnyProto:
+        self, kind: EntityKind, request: Creation, answer: Callable[..., AnswerT]
+    ) -> AnswerT:
         """Create an entity on all partitions."""
         changed = await self._change(
             EntityAction.CREATE,
-            _name(kind, request),
+            _name(request),
             request,
             changes=entities.description_changes(request.description),
             uid=request.uid,
             kind=kind,
             # A subscription is where its topic is.
-            migrated=kind is not EntityKind.SUBSCRIPTION and request.migrated,
+            migrated=not isinstance(request, OfSubscription) and request.migrated,
         )
         return self._changed(changed, answer)
 
     async def update(
-        self, kind: EntityKind, request: Any, answer: Callable[..., AnyProto]
-    ) -> AnyProto:
+        self, kind: EntityKind, request: Update, answer: Callable[..., AnswerT]
+    ) -> AnswerT:
         """Change an entity on all partitions."""
         changed = await self._change(
             EntityAction.UPDATE,
-            _name(kind, request),
+            _name(request),
             request,
             changes=entities.description_changes(request.description),
             if_generation=request.if_generation,
@@ -67,24 +114,22 @@ class EntityCalls:
         return self._changed(changed, answer)
 
     async def delete(
-        self, kind: EntityKind, request: Any, answer: Callable[..., AnyProto]
-    ) -> AnyProto:
+        self, kind: EntityKind, request: Deletion, answer: Callable[..., AnswerT]
+    ) -> AnswerT:
         """Delete an entity and its messages on all partitions."""
-        name = _name(kind, request)
+        name = _name(request)
         changed = await self._change(EntityAction.DELETE, name, request, kind=kind)
         return answer(outcomes=outcomes_to_proto(changed))
 
-    async def get(
-        self, kind: EntityKind, request: Any, answer: Callable[..., AnyProto]
-    ) -> AnyProto:
+    async def get(self, kind: EntityKind, request: Look, answer: Callable[..., AnswerT]) -> AnswerT:
         """Show an entity."""
-        found = self._directory.find(_name(kind, request), kind)
+        found = self._directory.find(_name(request), kind)
         [shown] = await self._shown([found], self._proto, request)
         return answer(**{kind.value: shown})
 
     async def listed(
-        self, kind: EntityKind, request: Any, answer: Callable[..., AnyProto], *, topic: str = ""
-    ) -> AnyProto:
+        self, kind: EntityKind, request: Listing, answer: Callable[..., AnswerT], *, topic: str = ""
+    ) -> AnswerT:
         """Show a page of entities by name; orphaned ones only if asked for."""
         page, more = self._manager.page(
             request.page_token,
@@ -99,7 +144,7 @@ class EntityCalls:
         return answer(**{f"{kind}s": shown}, next_page_token=page[-1].key if more else "")
 
     async def change_rule(
-        self, subscription: str, request: Any, action: RuleAction, rule: Rule
+        self, subscription: str, request: Change, action: RuleAction, rule: Rule
     ) -> Changed:
         """Change a rule of a subscription on all partitions."""
         return await self._change(
@@ -110,16 +155,18 @@ class EntityCalls:
             kind=EntityKind.SUBSCRIPTION,
         )
 
-    async def _change(self, action: EntityAction, name: str, request: Any, **facts: Any) -> Changed:
+    async def _change(
+        self, action: EntityAction, name: str, request: Change, **facts: Any
+    ) -> Changed:
         origin = entities.origin_from_proto(request.origin)
         return await self._manager.change(Commit(action, name, origin=origin, **facts))
 
-    def _changed(self, changed: Changed, answer: Callable[..., AnyProto]) -> AnyProto:
+    def _changed(self, changed: Changed, answer: Callable[..., AnswerT]) -> AnswerT:
         entity = changed.entity
         seen = self._with_facts(entity, self._proto(entity))
         return answer(**{entity.kind.value: seen}, outcomes=outcomes_to_proto(changed))
 
-    def _proto(self, entity: Entity) -> Any:
+    def _proto(self, entity: Entity) -> Seen:
         """Return an entity as clients see it."""
         if entity.kind is EntityKind.QUEUE:
             return entities.queue_to_proto(entity)
@@ -128,15 +175,18 @@ class EntityCalls:
         return entities.topic_to_proto(entity, self._directory.subscription_count(entity.key))
 
     async def _shown(
-        self, found: Sequence[Entity], to_proto: Callable[[Entity], Any], request: Any
-    ) -> list[Any]:
+        self,
+        found: Sequence[Entity],
+        to_proto: Callable[[Entity], Seen],
+        request: Look | Listing,
+    ) -> list[Seen]:
         """Return entities as clients see them, with their runtime facts if these are asked for."""
         protos = [self._with_facts(entity, to_proto(entity)) for entity in found]
         if request.include_runtime:
             runtimes = await self._manager.runtime(found)
             for entity, proto, runtime in zip(found, protos, runtimes, strict=True):
                 proto.runtime.CopyFrom(runtime_to_proto(entity, runtime))
-                if entity.kind is EntityKind.TOPIC:
+                if isinstance(proto, management_pb2.Topic):
                     self._count_filters(entity, proto)
         return protos
 
@@ -148,24 +198,24 @@ class EntityCalls:
                 else:
                     proto.correlation_filter_count += 1
 
-    def _with_facts(self, entity: Entity, proto: AnyProto) -> AnyProto:
+    def _with_facts(self, entity: Entity, proto: SeenT) -> SeenT:
         """Return an entity as clients see it with what this front end knows of it by itself."""
         fingerprint = self._directory.fingerprint
         answering = {each for each, upstream in self._upstreams.items() if upstream.available}
         limited = not answering.issuperset(entity.partitions())
         proto.runtime.availability_status = _availability(limited)
-        if entity.kind is not EntityKind.SUBSCRIPTION and fingerprint is not None:
+        if not isinstance(proto, management_pb2.Subscription) and fingerprint is not None:
             proto.reported_size_in_megabytes = descriptions.reported_size_mb(
                 entity.description, fingerprint.tier
             )
         return proto
 
 
-def _name(kind: EntityKind, request: Any) -> str:
+def _name(request: Creation | Update | Deletion | Look) -> str:
     """Return the name as an entity of what a request names."""
-    if kind is EntityKind.SUBSCRIPTION:
+    if isinstance(request, OfSubscription):
         return subscription_name.compose(request.topic_name, request.name)
-    return str(request.name)
+    return request.name
 
 
 def rules_of(subscription: Entity) -> tuple[Rule, ...]:
@@ -287,7 +337,9 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
         )
 
     async def _with_rule(
-        self, action: RuleAction, request: Any
+        self,
+        action: RuleAction,
+        request: management_pb2.CreateRuleRequest | management_pb2.UpdateRuleRequest,
     ) -> tuple[Changed, management_pb2.Rule]:
         """Create or update a rule; return it as it is then."""
         subscription, rule = self._find(request), entities.rule_from_proto(request.rule)
@@ -298,11 +350,11 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
         found = rule_set.get(rules_of(changed.entity), rule.name, subscription.name)
         return changed, entities.rule_to_proto(found)
 
-    def _find(self, request: Any) -> Entity:
+    def _find(self, request: OfRules) -> Entity:
         return self._directory.find(_subscription(request), EntityKind.SUBSCRIPTION)
 
 
-def _subscription(request: Any) -> str:
+def _subscription(request: OfRules) -> str:
     """Return the name as an entity of the subscription that a request is about."""
     return subscription_name.compose(request.topic_name, request.subscription_name)
 

@@ -1,8 +1,6 @@
 """bendybus.v1.PipelineService: partitions by number, drains, sends with fences. No rules here."""
 
-from typing import Any
-
-import grpc
+from typing import Protocol
 
 from bendybus.domain import message_state
 from bendybus.domain.errors import BusError
@@ -11,11 +9,10 @@ from bendybus.frontend.core import pipelines
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.pipelines import Place
 from bendybus.frontend.listeners import request_values
+from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.upstreams.pipeline_calls import Fenced, Lease, Settlement, Span
 from bendybus.v1 import pipeline_pb2, pipeline_pb2_grpc
 from bendybus.wire import frame_forms, statuses
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
@@ -167,5 +164,12 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
         )
 
 
-def _place(request: Any) -> Place:
+class OfPartition(Protocol):
+    """A request about a partition of an entity."""
+
+    entity_path: str
+    partition: int
+
+
+def _place(request: OfPartition) -> Place:
     return Place(*request_values.entity_and_sub_queue(request.entity_path), request.partition)

@@ -3,9 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, Final
-
-import grpc
+from typing import Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.frontend.core import (
@@ -20,12 +18,12 @@ from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.listeners import receiver_stream, request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
+from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
 from bendybus.wire import batch_deletes, frame_forms, statuses, streams
 from bendybus.wire.streams import ADMITTED
 
-Context = grpc.aio.ServicerContext[Any, Any]
 # What a unary receive leaves of its call's time for the answer.
 ANSWER_MS: Final = 200 + receive_cache.DRAIN_MS
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -394,7 +394,7 @@ class SessionOpening:
         source: Source,
         wanted: receiver_pb2.AcceptSession,
         locked: Locked,
-        put: Callable[[Any], None],
+        put: Callable[[Answer | BusError], None],
         receiver_id: bytes = b"",
     ) -> None:
         self._sessions = sessions

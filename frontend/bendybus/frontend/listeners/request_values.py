@@ -1,6 +1,8 @@
 """Converts names, enums and deadlines of requests to values of the core."""
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import grpc
 
 from bendybus.domain import bounds, errors
 from bendybus.domain import entity as entities
@@ -8,6 +10,8 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 
+# A call of a client, whatever its requests and answers.
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 _DISPOSITIONS: Final = {int(each): each for each in Disposition}
 
 
@@ -46,7 +50,7 @@ def disposition(number: int) -> Disposition:
 DEFAULT_TIMEOUT_MS: Final = 60_000
 
 
-def remaining_ms(context: Any) -> int:
+def remaining_ms(context: Context) -> int:
     """Return what is left of a call's deadline; the default where it has none."""
     left: float | None = context.time_remaining()
     return DEFAULT_TIMEOUT_MS if left is None else max(1, round(left * 1000))

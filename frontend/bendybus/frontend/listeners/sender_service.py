@@ -1,11 +1,9 @@
 """bendybus.v1.SenderService: a stream for speed, unary calls for people. No rules here."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Any, Final
-
-import grpc
+from typing import Final
 
 from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.errors import BusError
@@ -15,12 +13,12 @@ from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams, OpenStream
+from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.security.authenticator import Caller, Operation
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
 from bendybus.wire import frame_forms, statuses, streams
 from bendybus.wire.streams import ADMITTED, AnswerQueue
 
-Context = grpc.aio.ServicerContext[Any, Any]
 # Answers that the client has not read; nothing more of it is read beyond that.
 ANSWERS_MAX: Final = 512
 # What an answer takes, a number in it, and an error with its sentence and its facts.
@@ -212,7 +210,7 @@ def to_response(frame_id: int, result: SendOutcome | BusError) -> sender_pb2.Sen
     )
 
 
-def _columns(messages: Any) -> message_pb2.MessageBatch:
+def _columns(messages: Sequence[sender_pb2.OutgoingMessage]) -> message_pb2.MessageBatch:
     batch = message_pb2.MessageBatch(
         messages=[each.message.SerializeToString() for each in messages]
     )

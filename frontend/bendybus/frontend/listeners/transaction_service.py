@@ -2,9 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
-
-import grpc
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
@@ -14,13 +11,13 @@ from bendybus.frontend.core.transact import Commit, Open
 from bendybus.frontend.core.transact import Operation as Collected
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams
+from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.security.authenticator import Caller, Operation
 from bendybus.frontend.upstreams.unary_calls import Result, SendPart, SettlePart
 from bendybus.v1 import transaction_pb2, transaction_pb2_grpc
 from bendybus.wire import statuses
 from bendybus.wire.streams import ADMITTED
 
-Context = grpc.aio.ServicerContext[Any, Any]
 Request = transaction_pb2.TransactRequest
 Response = transaction_pb2.TransactResponse
 

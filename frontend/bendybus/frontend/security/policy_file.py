@@ -6,7 +6,7 @@
 import json
 import logging
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import shared_access
 from bendybus.domain.shared_access import Policies, Policy, Right
@@ -50,7 +50,7 @@ def read(path: Path) -> Policies:
     return shared_access.group(policies)
 
 
-def _policy(path: Path, index: int, entry: Any) -> Policy:
+def _policy(path: Path, index: int, entry: object) -> Policy:
     where = f"policies[{index}]"
     if not isinstance(entry, dict) or not set(entry) <= _MEMBERS:
         raise _wrong(path, f"{where} must be an object with name, rights, entity and keys")

@@ -23,7 +23,12 @@ class EchoLate(Exception):
 class EchoProbe:
     """The echoes of one stream. `heard`: whether one was answered."""
 
-    def __init__(self, call: Any, partition: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        call: "grpc.aio.StreamStreamCall[partition_pb2.EchoRequest, partition_pb2.EchoResponse]",
+        partition: int,
+        timeout_s: float,
+    ) -> None:
         self.heard = False
         self._call = call
         self._partition = partition

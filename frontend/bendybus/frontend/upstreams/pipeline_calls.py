@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from bendybus.domain.message_state import MessageState
 from bendybus.frontend.upstreams.unary_calls import Target, call
@@ -83,8 +83,7 @@ async def get_range(upstream: Upstream, target: Target) -> PartitionRange:
     answer = await call(
         upstream, lambda calls, _: calls.GetRange(request, timeout=target.timeout_s)
     )
-    found: PartitionRange = answer.range
-    return found
+    return answer.range
 
 
 async def browse(upstream: Upstream, target: Target, span: Span) -> Page:
@@ -105,8 +104,7 @@ async def browse(upstream: Upstream, target: Target, span: Span) -> Page:
             request, timeout=target.timeout_s, metadata=(frame_forms.READS_HEADS,)
         ),
     )
-    page: Page = answer.page
-    return page
+    return answer.page
 
 
 async def find_number(
@@ -128,13 +126,13 @@ async def find_number(
 async def grant(upstream: Upstream, target: Target, lease: Lease, above: int) -> int:
     """Return the epoch that the registrar grants, above one. Raises the domain error."""
     answer = await _drain(upstream, target, lease, grant_above=above)
-    return int(answer.epoch)
+    return answer.epoch
 
 
 async def hold(upstream: Upstream, target: Target, lease: Lease) -> int:
     """Have a partition hold a lease; return how many messages are locked there."""
     answer = await _drain(upstream, target, lease, hold_epoch=lease.epoch)
-    return int(answer.locked_message_count)
+    return answer.locked_message_count
 
 
 async def release(upstream: Upstream, target: Target, lease: Lease) -> None:
@@ -142,7 +140,9 @@ async def release(upstream: Upstream, target: Target, lease: Lease) -> None:
     await _drain(upstream, target, lease, release_epoch=lease.epoch)
 
 
-async def _drain(upstream: Upstream, target: Target, lease: Lease, **action: Any) -> Any:
+async def _drain(
+    upstream: Upstream, target: Target, lease: Lease, **action: int
+) -> partition_pb2.DrainResponse:
     request = partition_pb2.DrainRequest(
         partition=upstream.partition,
         entity=target.ref,

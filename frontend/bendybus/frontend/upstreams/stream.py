@@ -20,9 +20,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from bendybus.wire import frame_forms
 
@@ -51,17 +52,28 @@ class Ending:
     why: str
 
 
-class Outbox:
+class Answer(Protocol):
+    """A frame of a partition."""
+
+    # It asks for the stream to be moved, and carries nothing else.
+    moving: bool
+
+
+RequestT = TypeVar("RequestT", bound=Message)
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+class Outbox(Generic[RequestT]):
     """Frames that wait to be written to one stream."""
 
     def __init__(self) -> None:
-        self._lanes: tuple[deque[Any], ...] = tuple(deque() for _ in Lane)
+        self._lanes: tuple[deque[RequestT], ...] = tuple(deque() for _ in Lane)
         self._turn = 0
         # Nothing more is put in: the stream ends when it is empty.
         self.marked = False
         self.wake = asyncio.Event()
 
-    def put(self, request: Any, lane: Lane) -> bool:
+    def put(self, request: RequestT, lane: Lane) -> bool:
         """Add a frame; False, and it is not added, when the lane is full."""
         frames = self._lanes[lane]
         if len(frames) >= FRAMES_MAX[lane]:
@@ -70,12 +82,12 @@ class Outbox:
         self.wake.set()
         return True
 
-    def put_always(self, request: Any) -> None:
+    def put_always(self, request: RequestT) -> None:
         """Add a frame that follows from an ask to the lane FLOW."""
         self._lanes[Lane.FLOW].append(request)
         self.wake.set()
 
-    def take(self, bytes_max: int | None = None) -> Any | None:
+    def take(self, bytes_max: int | None = None) -> RequestT | None:
         """Return the next frame, of one lane after the other; None when there is none.
 
         None also when it is larger than `bytes_max`; then it is the next one.
@@ -90,7 +102,7 @@ class Outbox:
                 return frames.popleft()
         return None
 
-    def take_merged(self) -> Any | None:
+    def take_merged(self) -> RequestT | None:
         """Return the next frame with those that may go with it; None when there is none."""
         first = self.take()
         return None if first is None else frame_forms.merged(first, self.take)
@@ -105,7 +117,7 @@ class Outbox:
         return FRAMES_MAX[lane] - len(self._lanes[lane])
 
 
-class PartitionStream:
+class PartitionStream(Generic[RequestT, AnswerT]):
     """The stream. `changed` is told when `open` may have changed, `moving` when it moves.
 
     From `moving` on, what is put in goes to the next stream, which knows nothing of this one.
@@ -126,18 +138,18 @@ class PartitionStream:
         self._changed = changed
         self._moving = moving
         self._sends = sends
-        self._outbox = Outbox()
+        self._outbox: Outbox[RequestT] = Outbox()
         # Callers that wait for room, in order: a write wakes as many as there is room for, the end
         # of a stream all.
         self._waiting: deque[asyncio.Future[None]] = deque()
         # How many were woken and have not come yet.
         self._woken = 0
 
-    def put(self, request: Any, lane: Lane = Lane.WORK) -> bool:
+    def put(self, request: RequestT, lane: Lane = Lane.WORK) -> bool:
         """Queue a frame; False when too many wait in its lane or the stream is not open."""
         return self.open and self._outbox.put(request, lane)
 
-    def put_always(self, request: Any) -> bool:
+    def put_always(self, request: RequestT) -> bool:
         """Queue a frame that follows from an ask; False only when the stream is not open."""
         if self.open:
             self._outbox.put_always(request)
@@ -177,8 +189,9 @@ class PartitionStream:
         self._move()
         return True
 
-    async def run(self, call: Any, take: Callable[[Any], None]) -> Ending:
+    async def run(self, call: Any, take: Callable[[AnswerT], None]) -> Ending:
         """Write what is queued and hand over what comes until the stream ends."""
+        response: AnswerT
         moved = False
         writer: asyncio.Task[None] | None = None
         outbox = self._outbox
@@ -255,7 +268,7 @@ class PartitionStream:
         self._changed()
 
 
-def _end_with(writer: asyncio.Task[None], call: Any) -> None:
+def _end_with(writer: asyncio.Task[None], call: grpc.aio.Call) -> None:
     error = None if writer.cancelled() else writer.exception()
     if error is None:
         return
@@ -265,7 +278,7 @@ def _end_with(writer: asyncio.Task[None], call: Any) -> None:
         logger.error("partition stream: writer failed", exc_info=error)
 
 
-def _taken(take: Callable[[Any], None], response: Any) -> str | None:
+def _taken(take: Callable[[AnswerT], None], response: AnswerT) -> str | None:
     """Hand over an answer; return why that failed. It costs a stream, never the process."""
     try:
         take(response)

@@ -5,7 +5,7 @@ The only module beside the streams that knows gRPC's errors; what calls it does 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -26,8 +26,12 @@ from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import batch_deletes, catalogue, entities, frame_forms, statuses
 
+if TYPE_CHECKING:
+    from bendybus.internal.v1 import partition_pb2_grpc
+
+ReplyT = TypeVar("ReplyT")
 # (stub of the partition's calls, its number) → the answer
-Make = Callable[[Any, int], Awaitable[Any]]
+Make: TypeAlias = "Callable[[partition_pb2_grpc.PartitionServiceAsyncStub, int], Awaitable[ReplyT]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Counts:
         )
 
 
-async def call(upstream: Upstream, make: Make, *, changes: bool = False) -> Any:
+async def call(upstream: Upstream, make: "Make[ReplyT]", *, changes: bool = False) -> ReplyT:
     """Return a partition's answer. Raises the domain error, PartitionUnavailable included.
 
     `changes`: the call changes something; if its answer is lost, it may have been done.
@@ -139,7 +143,7 @@ async def fence_idle(upstream: Upstream, entity: Entity, idle_ms: int, timeout_s
     answer = await _answer(
         upstream, lambda: upstream.catalogue_calls.FenceIdleEntity(request, timeout=timeout_s)
     )
-    return bool(answer.fenced)
+    return answer.fenced
 
 
 async def counts(upstream: Upstream, uids: Sequence[str], timeout_s: float) -> dict[str, Counts]:
@@ -190,8 +194,8 @@ def older(upstream: Upstream) -> BusError:
 
 
 async def _answer(
-    upstream: Upstream, make: Callable[[], Awaitable[Any]], *, changes: bool = False
-) -> Any:
+    upstream: Upstream, make: Callable[[], Awaitable[ReplyT]], *, changes: bool = False
+) -> ReplyT:
     if not upstream.available:
         raise unreachable(upstream)
     try:
@@ -254,8 +258,7 @@ async def peek(
     answer = await call(
         upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s, metadata=_READS)
     )
-    batch: message_pb2.DeliveredBatch = answer.batch
-    return batch
+    return answer.batch
 
 
 async def receive_deferred(
@@ -282,8 +285,7 @@ async def receive_deferred(
         lambda calls, _: calls.ReceiveDeferred(request, timeout=target.timeout_s, metadata=_READS),
         changes=True,
     )
-    batch: message_pb2.DeliveredBatch = answer.batch
-    return batch
+    return answer.batch
 
 
 async def cancel_scheduled(
@@ -337,7 +339,7 @@ async def delete_messages(
         if request.states and error.field == "enqueued_before":
             raise older(upstream) from error
         raise
-    return int(answer.deleted)
+    return answer.deleted
 
 
 async def set_session_state(

@@ -15,7 +15,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import grpc
 
@@ -43,6 +43,10 @@ BACKOFF: Final = Backoff(first_s=0.05, max_s=2.0, reset_after_s=2.0, jitter=0.5)
 PROBE_AGAIN_S: Final = 0.25
 # How long new channels may take to connect, and streams to move to them.
 RENEW_S: Final = 10.0
+_SendStream = PartitionStream[partition_pb2.SendFramesRequest, partition_pb2.SendFramesResponse]
+_DeliverStream = PartitionStream[
+    partition_pb2.DeliverFramesRequest, partition_pb2.DeliverFramesResponse
+]
 _MOVES: Final = ((streams.MOVES, "1"),)
 _DELIVERS: Final = (*_MOVES, frame_forms.READS_MERGED, frame_forms.READS_HEADS)
 
@@ -107,15 +111,15 @@ class Upstream:
         self._listener = listener
         self._shown_available = False
         # Takes frames to store; their answers come to `listener.sent`.
-        self.sends = PartitionStream(self._show, sends=True)
-        self._delivers = PartitionStream(
+        self.sends: _SendStream = PartitionStream(self._show, sends=True)
+        self._delivers: _DeliverStream = PartitionStream(
             self._show, lambda: listener.deliver_stream_moving(partition)
         )
         self._wake = asyncio.Event()
         self._renewed = asyncio.Event()
         self._credentials = credentials
         self._generation = 0
-        self._watching: Any = None
+        self._watching: grpc.aio.Call | None = None
         # The kinds of entities that the partition can keep, as its catalogue says.
         self.entity_kinds = frozenset({EntityKind.QUEUE})
         # Whether it reads frames of sessions: partition servers of 0.4 do not.
