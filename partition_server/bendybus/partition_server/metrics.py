@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -262,7 +262,7 @@ class Waiter(Generic[Value]):
         self._done = threading.Event()
         self._value: Value | None = None
 
-    def answer(self, value: Any) -> None:
+    def answer(self, value: Value | Failed) -> None:
         """Take the value; a failure is none."""
         self._value = None if isinstance(value, Failed) else value
         self._done.set()

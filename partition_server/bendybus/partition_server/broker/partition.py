@@ -16,7 +16,7 @@ the one command its outcome; `sweeper` so that it delays the one entity; see `st
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from bendybus.domain import limits
@@ -25,7 +25,13 @@ from bendybus.partition_server.broker.rule_table import COMMANDS, CommandRule, P
 from bendybus.partition_server.broker.sweeper import Sweeper
 from bendybus.partition_server.rules import delays, receive, schedule
 from bendybus.partition_server.state import faults
-from bendybus.partition_server.state.answers import AskRefused, Failed, Recalled
+from bendybus.partition_server.state.answers import (
+    Appended,
+    AskRefused,
+    Failed,
+    Recalled,
+    Transacted,
+)
 from bendybus.partition_server.state.commands import (
     AcceptSession,
     Append,
@@ -38,6 +44,7 @@ from bendybus.partition_server.state.commands import (
     Withdraw,
     stores,
 )
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Answer, Stage, failure_of
@@ -255,7 +262,9 @@ class Partition:
             if stores(command)
         ]
 
-    def _refused(self, command: Command, error: BusError, now: Now) -> Any:
+    def _refused(
+        self, command: Command, error: BusError, now: Now
+    ) -> Appended | Transacted | Failed:
         if isinstance(command, Append):
             return self.state.producers.refused(command, error, now)
         if isinstance(command, Transact):
@@ -288,7 +297,7 @@ class Partition:
         slot: int,
         answers: list[Answer],
         error: Exception,
-        key: tuple[Any, int] | None = None,
+        key: tuple[Caller, int] | None = None,
     ) -> None:
         """Refuse the ask whose turn it was, else the first; go on with the others next turn."""
         state, work = self.state, Ask.__name__

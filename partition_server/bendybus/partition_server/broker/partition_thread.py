@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
@@ -36,6 +36,7 @@ from bendybus.partition_server.state.commands import (
     Watch,
     stores,
 )
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.faults import Fault, RuleFailed
 from bendybus.partition_server.state.figures import Figures
 from bendybus.partition_server.state.stage import Answer, Stage
@@ -74,7 +75,7 @@ class PartitionThread:
         # Why the thread ended without being told to; the process must not go on without it.
         self.died: BaseException | None = None
         # Where frames for other partitions go, see `Outgoing`; set before `start`.
-        self.forward_link: Any = None
+        self.forward_link: Caller = None
         self._settings = settings
         self._deliver = deliver
         self._clock = clock
@@ -82,14 +83,14 @@ class PartitionThread:
         self._stopping = threading.Event()
         self._partition: Partition | None = None
         # Streams that wait for answers: told when the store fails, for their locks are void then.
-        self._streams: set[Any] = set()
+        self._streams: set[Caller] = set()
         # Commands whose COMMIT may have been executed: until they are answered, no caller may be
         # told that they were not.
         self._uncertain: Sequence[Command] = ()
         # How many commands of this turn are answered.
         self._answered = 0
         # Callers that wait for the end of what was begun in earlier turns.
-        self._abandoned: list[Any] = []
+        self._abandoned: list[Caller] = []
         self._failure = "it is starting"
         self._disk = DiskSpace(store, settings.free_space_min_bytes)
         self._machine = clocks.read_machine()

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.stage import Answer
 from bendybus.wire import frame_forms
@@ -29,7 +30,7 @@ class Call:
     def __init__(self) -> None:
         self._future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def answer(self, value: Any) -> None:
+    def answer(self, value: object) -> None:
         """Hand the value over, unless the call was cancelled."""
         if not self._future.done():
             self._future.set_result(value)
@@ -62,7 +63,7 @@ class Outbox(AnswerQueue[Frame]):
         self._merges = merges
         self._expected = 0
 
-    def answer(self, value: Any) -> None:
+    def answer(self, value: object) -> None:
         """Queue the frame of a value; a failure ends the stream with its error."""
         if isinstance(value, Failed):
             self.put(value.error)
@@ -103,11 +104,11 @@ class SendReply:
 
     __slots__ = ("_frame_id", "_outbox")
 
-    def __init__(self, outbox: Outbox[Any], frame_id: int) -> None:
+    def __init__(self, outbox: Outbox[partition_pb2.SendFramesResponse], frame_id: int) -> None:
         self._outbox = outbox
         self._frame_id = frame_id
 
-    def answer(self, value: Any) -> None:
+    def answer(self, value: object) -> None:
         """Queue the outcome."""
         self._outbox.answer((self._frame_id, value))
 
@@ -117,7 +118,8 @@ class Dispatcher:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._ready: deque[Sequence[Answer]] = deque()
+        # Here it is known what callers are: a Call, an Outbox, or what has such an `answer`.
+        self._ready: deque[Sequence[tuple[Any, object]]] = deque()
         self._woken = False
 
     def deliver(self, answers: Sequence[Answer]) -> None:

@@ -97,9 +97,9 @@ class CommandRule(NamedTuple):
 
     phase: Phase
     # (turn, command) → answer
-    handle: Callable[[Turn, Any], Any]
+    handle: Callable[[Turn, Any], object]
     # (command, error) → answer
-    refused: Callable[[Any, BusError], Any]
+    refused: Callable[[Any, BusError], object]
 
 
 def _failed(_: Command, error: BusError) -> Failed:
@@ -122,14 +122,14 @@ def _deliver_refused(command: Deliver, error: BusError) -> Delivered:
     return Delivered(command.deliver_id, error=error)
 
 
-def _append(turn: Turn, command: Append) -> Any:
+def _append(turn: Turn, command: Append) -> object:
     """Store a frame in a queue, or as copies in a topic's subscriptions, over several turns."""
     queue = send.checked(turn, command)
     topic = queue.entity.kind is EntityKind.TOPIC
     return (publications.publish if topic else send.send)(turn, command, queue)
 
 
-def _send_fenced(turn: Turn, command: SendFenced) -> Any:
+def _send_fenced(turn: Turn, command: SendFenced) -> object:
     """As `_append`; a frame without messages moves the fence."""
     queue = fenced_send.checked(turn, command)
     copies = command.batch.payloads and queue.entity.kind is EntityKind.TOPIC

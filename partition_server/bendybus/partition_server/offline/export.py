@@ -11,7 +11,7 @@ import json
 import math
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -22,6 +22,10 @@ from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import Row, State
 from bendybus.v1 import message_pb2
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
 
 _TEXTS: Final = (
     "content_type",
@@ -36,7 +40,7 @@ _NUMBERS: Final = ("priority", "group_sequence")
 _TIMES: Final = ("creation_time", "absolute_expiry_time")
 
 
-def lines(database: Any, entity: str = "") -> Iterator[str]:
+def lines(database: "Database", entity: str = "") -> Iterator[str]:
     """Yield a line per message, of one queue (by name, without regard to case) or of all.
 
     Raises FileRefused when the file does not know the queue.
@@ -59,7 +63,7 @@ def lines(database: Any, entity: str = "") -> Iterator[str]:
             yield json.dumps(_record(row, name, slot.get("sub_queue", 0), partition))
 
 
-def _whole(database: Any, sql: dict[str, str], row: Row) -> Row:
+def _whole(database: "Database", sql: dict[str, str], row: Row) -> Row:
     """Return a message with its body, also if it shares it with others."""
     if not row.is_shared:
         return row

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.domain import message_format
 from bendybus.domain.entity import (
@@ -31,6 +31,9 @@ from bendybus.partition_server.store.records import (
     body_size,
 )
 
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
 Record = dict[str, Any]
 # What follows the name of an entity in the path of its sub-queue.
 SUFFIXES: Final[dict[int, str]] = {
@@ -41,7 +44,7 @@ SUFFIXES: Final[dict[int, str]] = {
 _YEAR_9999_MS: Final = 253_402_300_000_000
 
 
-def facts(file: Path, database: Any) -> Record:
+def facts(file: Path, database: "Database") -> Record:
     """Return what the file holds: its header, tables, entities, queues and their counters."""
     sql = file_format.load("inspecting.sql")
     entries = {entry["uid"]: entry for entry in catalogue(database)}
@@ -60,14 +63,14 @@ def facts(file: Path, database: Any) -> Record:
     }
 
 
-def header(database: Any) -> Record:
+def header(database: "Database") -> Record:
     """Return the row with the file's bus and partition. Raises FileRefused if there is none."""
     for row in database.query(file_format.load("inspecting.sql")["header"]):
         return dict(row)
     raise FileRefused("the file has no header: no server has finished opening it yet.")
 
 
-def catalogue(database: Any) -> list[Record]:
+def catalogue(database: "Database") -> list[Record]:
     """Return the entries of the catalogue, tombstones too."""
     rows = database.query(file_format.load("inspecting.sql")["entries"])
     return [json.loads(row["entry"]) for row in rows]
@@ -122,7 +125,7 @@ FIGURES: Final = ("active", "deferred", "scheduled", "size_bytes")
 _STATES: Final = {State.ACTIVE: "active", State.DEFERRED: "deferred", State.SCHEDULED: "scheduled"}
 
 
-def findings(database: Any) -> list[str]:
+def findings(database: "Database") -> list[str]:
     """Return what is wrong, worst first. Counters are checked only if all pages are sound."""
     sql = file_format.load("inspecting.sql")
     broken = [row["integrity_check"] for row in database.query(sql["pages"])]
@@ -135,7 +138,7 @@ def findings(database: Any) -> list[str]:
     return [*_slots(database), *_figures(database), *_sessions(database), *_bodies(database)]
 
 
-def _tables(database: Any) -> Iterator[str]:
+def _tables(database: "Database") -> Iterator[str]:
     sql = file_format.load("inspecting.sql")
     memory = sqlite3.connect(":memory:")
     memory.executescript(file_format.schema())
@@ -158,7 +161,7 @@ def _words(text: str) -> str:
     return re.sub(r"\s*--[^\n]*|\s+", "", text)
 
 
-def _slots(database: Any) -> Iterator[str]:
+def _slots(database: "Database") -> Iterator[str]:
     entries = {entry["uid"]: entry for entry in catalogue(database)}
     by_queue: dict[tuple[str, int], list[int]] = defaultdict(list)
     for slot in database.query(file_format.load("inspecting.sql")["slots"]):
@@ -177,7 +180,7 @@ def _slots(database: Any) -> Iterator[str]:
             yield f"entity {name!r} has several slots: {numbers}."
 
 
-def _figures(database: Any) -> Iterator[str]:
+def _figures(database: "Database") -> Iterator[str]:
     sql = file_format.load("inspecting.sql")
     names = {entry["uid"]: entry for entry in catalogue(database)}
     slots = {slot["slot"]: slot for slot in database.query(sql["slots"])}
@@ -209,12 +212,12 @@ def _figures(database: Any) -> Iterator[str]:
             yield f"entity {queue!r}: a message is newer than the last enqueued time."
 
 
-def _sessions(database: Any) -> Iterator[str]:
+def _sessions(database: "Database") -> Iterator[str]:
     for row in database.query(file_format.load("inspecting.sql")["sessions_amiss"]):
         yield f"slot {row['slot']}: message {row['counter']} is not in its session's order."
 
 
-def _bodies(database: Any) -> Iterator[str]:
+def _bodies(database: "Database") -> Iterator[str]:
     sql = file_format.load("inspecting.sql")
     # What v0.6 removed of a topic before its subscriptions harms no other entity.
     removed = _removed_slots(database)
@@ -239,14 +242,16 @@ def _bodies(database: Any) -> Iterator[str]:
             )
 
 
-def _removed_slots(database: Any) -> set[int]:
+def _removed_slots(database: "Database") -> set[int]:
     """Return the slots that are being removed with a deleted entity."""
     existing = {each["uid"] for each in catalogue(database) if not each["deleted"]}
     slots = database.query(file_format.load("inspecting.sql")["slots"])
     return {each["slot"] for each in slots if each["dropped"] or each["uid"] not in existing}
 
 
-def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], dict[int, int]]:
+def _counted(
+    database: "Database",
+) -> tuple[dict[int, Counter[str]], dict[int, int], dict[int, int]]:
     """Return totals of messages and keys by slot: counters, highest number, newest time."""
     sql = file_format.load("inspecting.sql")
     counted: dict[int, Counter[str]] = defaultdict(Counter)

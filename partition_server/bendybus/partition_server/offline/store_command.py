@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bendybus.partition_server.offline.file_contents import Record
 from bendybus.partition_server.store.errors import FileRefused, StoreError
@@ -122,7 +122,7 @@ def _table(records: Sequence[Record]) -> Iterable[str]:
         yield ("  " + "  ".join(cells)).rstrip()
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)

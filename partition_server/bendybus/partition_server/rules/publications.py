@@ -22,7 +22,7 @@ which is about all of it: it meets the rules over several turns, and is stored i
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar, overload
+from typing import Final, TypeVar, overload
 
 from bendybus.domain import errors, limits
 from bendybus.domain.entity_kind import EntityKind
@@ -59,11 +59,10 @@ def decide(
     if queue is None or queue.entity.kind is not EntityKind.TOPIC:
         return work(turn, command)
     held = Held(lambda later: work(later, command), command, alone=alone)
-    found: T | None = attempt(turn, held)
-    return found
+    return attempt(turn, held)
 
 
-def attempt(turn: Turn, held: Held, work: Callable[[Turn], Any] | None = None) -> Any:
+def attempt(turn: Turn, held: Held[T], work: Callable[[Turn], T] | None = None) -> T | None:
     """Do the work, or for now another one in its place; None: it goes on in a later turn.
 
     Raises what refuses it, with nothing decided.
@@ -106,12 +105,12 @@ def sweep(turn: Turn) -> None:
     publications.next_topic(turn.stage, slot)
 
 
-def _next(turn: Turn, waiting: Waiting, slot: int) -> Any:
+def _next(turn: Turn, waiting: Waiting, slot: int) -> object:
     """Take the next step of what waits; return its outcome, None: it goes on in a later turn."""
     if not turn.careful or waiting.key is not None:
         # The work of a sweep puts itself off if it raises.
         return _step(turn, waiting, slot)
-    outcomes: list[Any] = []
+    outcomes: list[object] = []
     topic = turn.partition.queues.at(slot)
     name = topic.entity.name if topic else ""
     if turn.attempt(Sweep.PUBLISH.name, name, lambda: outcomes.append(_step(turn, waiting, slot))):
@@ -120,7 +119,7 @@ def _next(turn: Turn, waiting: Waiting, slot: int) -> Any:
     return outcomes[0]
 
 
-def _step(turn: Turn, waiting: Waiting, slot: int) -> Any:
+def _step(turn: Turn, waiting: Waiting, slot: int) -> object:
     if isinstance(waiting, Frame):
         return next_step(turn, waiting, slot)
     try:

@@ -18,7 +18,7 @@ A scheduled message waits at the topic and is matched when it is due.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bendybus.domain import bounds, errors, limits, sequence_number
 from bendybus.domain.entity_kind import EntityKind
@@ -116,7 +116,7 @@ def _alike(
 ) -> list[tuple[Queues, CompiledRule | None]]:
     """Return the queues that get the same copy together, or one that gets several, for each."""
     found: list[tuple[Queues, CompiledRule | None]] = []
-    plain: dict[Any, list[MessageQueue]] = {}
+    plain: dict[object, list[MessageQueue]] = {}
     alone: dict[str, Queues] = {
         copy.subscription: (partition.queues.main_of(copy.subscription),)
         for copy in copies
@@ -463,7 +463,7 @@ class Publisher(Appender):
         room.grown(self._turn.partition, self._queue, added_bytes)
 
 
-def _columns_that_rules_read(batch: Batch) -> tuple[Sequence[Any], ...]:
+def _columns_that_rules_read(batch: Batch) -> tuple[Sequence[object], ...]:
     """Return what tells a message from others: two that are equal here meet the rules alike."""
     return (
         batch.payloads,

@@ -15,13 +15,14 @@ requests"; messages that are "locked and cached in another front end" are receiv
 """
 
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.partition_server.rules import drain, locks, redeliver, session_locks
 from bendybus.partition_server.state.answers import Reserved, Withdrawn
 from bendybus.partition_server.state.budget import ServeBudget
 from bendybus.partition_server.state.commands import Ask, Now, Release, StreamEnded, Withdraw
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -157,7 +158,7 @@ def end_stream(turn: Turn, command: StreamEnded) -> None:
             _release_reserved(turn, queue, stream)
 
 
-def close_asks(partition: PartitionState, stream: Any) -> None:
+def close_asks(partition: PartitionState, stream: Caller) -> None:
     """Close what a stream asked for; that stays closed, whatever is taken back."""
     for ask_id, slot in partition.streams.asks_of(stream):
         queue = partition.queues.at(slot)

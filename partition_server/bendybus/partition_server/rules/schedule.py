@@ -97,7 +97,7 @@ def sweep_awaiting(turn: Turn) -> None:
         awaiting.look(first[1])
 
 
-def _held(slot: int) -> Held:
+def _held(slot: int) -> Held[bool]:
     return Held(partial(_look, slot=slot), key=(Sweep.AWAITING_ROOM.name, slot), alone=True)
 
 

@@ -9,7 +9,7 @@ Messages of a session are received in their order, by its receiver alone (`open_
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import bounds, errors, limits, lock_token
 from bendybus.domain.lock_token import TOKEN_BYTES
@@ -17,6 +17,7 @@ from bendybus.partition_server.rules import locks, redeliver, sessions
 from bendybus.partition_server.state.answers import AskRefused, Delivery, Recalled, Reserved
 from bendybus.partition_server.state.budget import ServeBudget
 from bendybus.partition_server.state.commands import Ask, Now
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -189,7 +190,7 @@ def _end_locks(turn: Turn, queue: SessionQueue, session: SessionLock) -> bool:
     return True
 
 
-def end_stream(turn: Turn, queue: SessionQueue, stream: Any) -> None:
+def end_stream(turn: Turn, queue: SessionQueue, stream: Caller) -> None:
     """Let go what a stream that is lost had reserved, and what was offered to it."""
     for session in list(queue.held.values()):
         if session.stream != stream:
@@ -220,7 +221,7 @@ def _shorten(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
     turn.partition.due.lock_ends.add(until_ms, queue.slot)
 
 
-def detach(turn: Turn, queue: SessionQueue, session: SessionLock, to: Any = None) -> None:
+def detach(turn: Turn, queue: SessionQueue, session: SessionLock, to: Caller = None) -> None:
     """Take a session from its stream: what is reserved for that is free, uncounted."""
     note_change(turn, queue, session)
     session.stream = to
@@ -284,7 +285,7 @@ def note_change(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
     turn.stage.journal.note(_restore, queue, session, before)
 
 
-def _restore(queue: SessionQueue, session: SessionLock, before: list[tuple[str, Any]]) -> None:
+def _restore(queue: SessionQueue, session: SessionLock, before: list[tuple[str, object]]) -> None:
     for name, value in before:
         setattr(session, name, value)
     # Those of its messages end with it.
@@ -296,7 +297,7 @@ def asks_lost(session: SessionLock) -> list[Answer]:
     return [Answer(stream, AskRefused(ask_id, lost())) for stream, ask_id in session.asks]
 
 
-def close_asks(turn: Turn, queue: SessionQueue, keys: Iterable[tuple[Any, int]]) -> None:
+def close_asks(turn: Turn, queue: SessionQueue, keys: Iterable[tuple[Caller, int]]) -> None:
     """Close asks that were refused."""
     for key in list(keys):
         queue.close_ask(key)

@@ -9,7 +9,7 @@ An accept waits like any ask: by name it is answered at once, else as soon as a 
 Here is, too, what receivers keep for sessions, and the list of sessions.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.partition_server.rules import drain, room, session_locks
@@ -35,6 +35,7 @@ from bendybus.partition_server.state.commands import (
     SetSessionState,
     ToldSession,
 )
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.session_lock import NextSessionAsk, SessionLock
@@ -140,7 +141,7 @@ def _offer(
     partition: PartitionState,
     queue: SessionQueue,
     name: str,
-    key: tuple[Any, int],
+    key: tuple[Caller, int],
     answers: list[Answer],
     now: Now,
 ) -> None:

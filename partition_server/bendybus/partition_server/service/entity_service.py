@@ -6,7 +6,6 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import islice
-from typing import Any
 
 import grpc
 
@@ -20,11 +19,9 @@ from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server.broker.replies import Outbox
 from bendybus.partition_server.service.catalogue_pull import REGISTRAR, CataloguePull
-from bendybus.partition_server.service.hosts import Hosts, submit
+from bendybus.partition_server.service.hosts import Context, Hosts, submit
 from bendybus.partition_server.state import commands
 from bendybus.wire import catalogue, entities, statuses
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class EntityService(entity_pb2_grpc.EntityServiceServicer):

@@ -8,8 +8,8 @@ partition left behind that was opened again.
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Coroutine, Mapping
+from typing import Final
 
 import grpc
 
@@ -109,7 +109,7 @@ class ForwardLinks:
         link.open += 1
         self.run(self._exchange(link, frame), f"forward-{link.thread.index}-{frame.partition}")
 
-    def run(self, work: Any, name: str) -> None:
+    def run(self, work: Coroutine[object, object, None], name: str) -> None:
         """Run a task that ends by itself, at the latest when the links are closed."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
@@ -209,7 +209,7 @@ class ForwardLink:
         # Frames that are on their way.
         self.open = 0
 
-    def answer(self, value: Any) -> None:
+    def answer(self, value: Outgoing | Failed) -> None:
         """Send a committed frame; of one whose commit failed, no message is locked."""
         if not isinstance(value, Failed):
             self._links.start(self, value)
@@ -225,7 +225,7 @@ class HandIn:
         self._thread = thread
         self._outcome = outcome
 
-    def answer(self, value: Any) -> None:
+    def answer(self, value: object) -> None:
         """Hand the outcome in again if it could not be committed; its frame waits for it."""
         if isinstance(value, Failed):
             again = self._links.hand_in(self._thread, self._outcome, AGAIN_S)

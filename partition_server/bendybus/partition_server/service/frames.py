@@ -1,7 +1,7 @@
 """Frames of the streams of sends and deliveries: what they ask for, and what they are answered."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
@@ -11,10 +11,12 @@ from bendybus.partition_server.broker.replies import Outbox, SendReply
 from bendybus.partition_server.service import conversions
 from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.state.commands import Command
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import frame_forms, statuses
 
-_SESSION_REQUESTS: Final[dict[str, Callable[[Any, int, bytes, str], Command]]] = {
+Stream: TypeAlias = Outbox[partition_pb2.DeliverFramesResponse]
+_SESSION_REQUESTS: Final[dict[str, Callable[[Caller, int, bytes, str], Command]]] = {
     "close_session": commands.CloseSession,
     "renew_session": commands.RenewSession,
 }
@@ -23,7 +25,7 @@ _OUTCOMES: Final = (answers.Settled, answers.SessionResult)
 _DISPOSITIONS: Final[frozenset[int]] = frozenset(Disposition)
 
 
-def commands_of(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -> list[Command]:
+def commands_of(request: partition_pb2.DeliverFramesRequest, stream: Stream) -> list[Command]:
     """Return the commands of a frame, in order; notes in `stream` which of them expect an answer.
 
     Raises InvalidArgument, and no command of the frame is to be executed.
@@ -35,7 +37,7 @@ def commands_of(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]
     return found
 
 
-def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -> Command:
+def _command(request: partition_pb2.DeliverFramesRequest, stream: Stream) -> Command:
     kind = request.WhichOneof("kind")
     if kind == "ask":
         ask = request.ask
@@ -77,7 +79,7 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
 
 
 def _session_command(
-    kind: str | None, request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]
+    kind: str | None, request: partition_pb2.DeliverFramesRequest, stream: Stream
 ) -> Command:
     if kind == "accept_session":
         accept = request.accept_session
@@ -119,7 +121,7 @@ def _session_command(
     raise errors.InvalidArgument("kind", "must be set.")
 
 
-def is_outcome(value: Any) -> bool:
+def is_outcome(value: object) -> bool:
     """Whether a front end must not lose this answer: what was settled or deleted."""
     return isinstance(value, _OUTCOMES) or (
         isinstance(value, answers.Delivered) and bool(value.deliver_id)
@@ -127,7 +129,7 @@ def is_outcome(value: Any) -> bool:
 
 
 def response(
-    value: Any, thread: PartitionThread, *, heads: bool
+    value: object, thread: PartitionThread, *, heads: bool
 ) -> partition_pb2.DeliverFramesResponse:
     """Return the frame of an answer; `heads`: its reader reads heads of messages."""
     made = partition_pb2.DeliverFramesResponse

@@ -1,13 +1,18 @@
 """The partitions of a process, and the way to hand a command to one of them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
+
+import grpc
 
 from bendybus.domain import errors
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Call
 from bendybus.partition_server.state.commands import Command
 from bendybus.wire.streams import Drain
+
+# A call of a peer, whatever its requests and answers.
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class Hosts:
@@ -30,7 +35,7 @@ class Hosts:
         return thread
 
     async def ask(self, partition: int, make: Callable[[Call], Command]) -> Any:
-        """Submit the command that `make` returns for a reply, and return its value."""
+        """Submit the command that `make` returns for a reply; return one of `answers`."""
         call = Call()
         submit(self.find(partition), make(call))
         return await call.value()

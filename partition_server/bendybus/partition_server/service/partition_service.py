@@ -6,9 +6,7 @@ told, so that what was reserved for it is released.
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any
-
-import grpc
+from typing import TypeVar
 
 from bendybus.domain import errors, sequence_number
 from bendybus.domain.errors import BusError
@@ -17,14 +15,14 @@ from bendybus.partition_server.broker.clocks import read_clocks
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Outbox, SendReply
 from bendybus.partition_server.service import conversions, forward_frames, frames
-from bendybus.partition_server.service.hosts import submit
+from bendybus.partition_server.service.hosts import Context, submit
 from bendybus.partition_server.service.pipeline_calls import PipelineCalls
 from bendybus.partition_server.state import answers, commands
-from bendybus.v1 import receiver_pb2
+from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import batch_deletes, frame_forms, statuses, streams
 from bendybus.wire.streams import End
 
-Context = grpc.aio.ServicerContext[Any, Any]
+FrameT = TypeVar("FrameT")
 
 
 class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceServicer):
@@ -316,12 +314,16 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                 raise errors.PartitionUnavailable("the partition server is stopping.")
 
 
-def _batch(context: Context, partition: int, delivery: answers.Delivery) -> Any:
+def _batch(
+    context: Context, partition: int, delivery: answers.Delivery
+) -> message_pb2.DeliveredBatch:
     heads = frame_forms.heads_read_by(context.invocation_metadata())
     return conversions.delivery_to_proto(delivery, partition=partition, heads=heads)
 
 
-async def both_ways(reading: Coroutine[Any, Any, None], outbox: Outbox[Any]) -> AsyncIterator[Any]:
+async def both_ways(
+    reading: Coroutine[object, object, None], outbox: Outbox[FrameT]
+) -> AsyncIterator[FrameT]:
     """Yield frames of the outbox while `reading` runs, then what is left; raise its error."""
     reader = asyncio.get_running_loop().create_task(reading, name="stream-reader")
 
@@ -342,7 +344,7 @@ async def both_ways(reading: Coroutine[Any, Any, None], outbox: Outbox[Any]) -> 
         reader.cancel()
 
 
-def ending(context: Context, outbox: Outbox[Any], moving: Any) -> End:
+def ending(context: Context, outbox: Outbox[FrameT], moving: FrameT) -> End:
     """Return what asks a stream to end, as the caller knows it."""
     metadata = context.invocation_metadata() or ()
     if any(name == streams.MOVES for name, _ in metadata):

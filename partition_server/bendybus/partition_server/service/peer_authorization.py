@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import grpc
@@ -10,12 +10,14 @@ import grpc
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.service import roles
+from bendybus.partition_server.service.hosts import Context
 from bendybus.partition_server.service.roles import Refusal
 from bendybus.wire import statuses
 from bendybus.wire.refusals import Refusals
 
 logger = logging.getLogger(__name__)
-Context = grpc.aio.ServicerContext[Any, Any]
+# gRPC's own: a named tuple of asynchronous functions, which its stubs describe otherwise.
+Handler = Any
 # gRPC's name for the URIs in the peer's certificate; other kinds of names are not among them.
 _PEER_URI: Final = "peer_uri"
 _NAMES_SHOWN: Final = 3
@@ -36,9 +38,9 @@ class Admission(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
+    ) -> Handler:
         """Return the handler, behind a check of the peer."""
         handler = await continuation(handler_call_details)
         if handler is None:
@@ -53,7 +55,7 @@ class Admission(grpc.aio.ServerInterceptor):
 
         return _guarded(handler, check)
 
-    def refusal(self, method: str, auth: Any) -> BusError | None:
+    def refusal(self, method: str, auth: Mapping[str, Iterable[bytes]]) -> BusError | None:
         """Return why the peer may not call `method`; counts and logs it."""
         uris = [uri.decode("utf-8", "replace") for uri in auth.get(_PEER_URI, ())]
         why = roles.check(method, uris, self._bus_identity)
@@ -69,7 +71,7 @@ class Admission(grpc.aio.ServerInterceptor):
         )
 
 
-def _guarded(handler: Any, check: Callable[[Context], Awaitable[None]]) -> Any:
+def _guarded(handler: Handler, check: Callable[[Context], Awaitable[None]]) -> Handler:
     """Return a handler of the same kind that checks first."""
     kinds = {
         (False, False): (handler.unary_unary, grpc.unary_unary_rpc_method_handler),
@@ -79,11 +81,11 @@ def _guarded(handler: Any, check: Callable[[Context], Awaitable[None]]) -> Any:
     }
     behaviour, make = kinds[handler.request_streaming, handler.response_streaming]
 
-    async def called(request: Any, context: Context) -> Any:
+    async def called(request: object, context: Context) -> object:
         await check(context)
         return await behaviour(request, context)
 
-    async def streamed(request: Any, context: Context) -> AsyncIterator[Any]:
+    async def streamed(request: object, context: Context) -> AsyncIterator[object]:
         await check(context)
         async for response in behaviour(request, context):
             yield response

@@ -3,21 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-import grpc
-
 from bendybus.domain import message_state, sequence_number
 from bendybus.domain.message_state import ACTIVE_ONLY
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.broker.replies import Call
 from bendybus.partition_server.service import conversions
-from bendybus.partition_server.service.hosts import Hosts
+from bendybus.partition_server.service.hosts import Context, Hosts
 from bendybus.partition_server.state import pipeline_commands as commands
 from bendybus.partition_server.state.commands import Command
 from bendybus.partition_server.state.pipeline_commands import DrainAction
 from bendybus.v1 import pipeline_pb2
 from bendybus.wire import frame_forms, statuses
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class PipelineCalls:

@@ -14,6 +14,7 @@ from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.message_state import MessageState
 from bendybus.partition_server.state.batch import Batch as Batch
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.entity_ref import EntityRef as EntityRef
 from bendybus.partition_server.state.entity_ref import OfStream as OfStream
 from bendybus.partition_server.state.lanes import ForwardOutcome
@@ -49,7 +50,7 @@ class Now(NamedTuple):
 class Append:
     """Store messages; each group is stored whole or not at all."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     batch: Batch
     group_sizes: Sequence[int] = ()
@@ -78,7 +79,7 @@ class Transact:
     one entity.
     """
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     # Names it: a repeat gets the first outcome, also after a restart.
     transaction_id: bytes
@@ -110,7 +111,7 @@ class Transact:
 class TakeForwarded:
     """Store messages that another partition forwards, each once; answered by ForwardedTaken."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     source: ForwardSource
     boot: int
@@ -132,7 +133,7 @@ class TakeForwarded:
 class Ask(OfStream):
     """Reserve messages for receivers; answered once: Reserved, AskRefused or Withdrawn."""
 
-    stream: Any
+    stream: Caller
     ask_id: int
     entity: EntityRef
     delete: bool
@@ -146,7 +147,7 @@ class Ask(OfStream):
 class Withdraw(OfStream):
     """End an ask; answered by Withdrawn."""
 
-    stream: Any
+    stream: Caller
     ask_id: int
 
 
@@ -154,7 +155,7 @@ class Withdraw(OfStream):
 class Deliver(OfStream):
     """These reserved messages go to the client now. Answered by Delivered in delete mode."""
 
-    stream: Any
+    stream: Caller
     deliver_id: int
     tokens: bytes
 
@@ -163,7 +164,7 @@ class Deliver(OfStream):
 class Settle(OfStream):
     """Settle locked messages, or renew their locks; answered by Settled."""
 
-    stream: Any
+    stream: Caller
     settle_id: int
     disposition: Disposition
     tokens: bytes
@@ -183,7 +184,7 @@ class Settle(OfStream):
 class Release(OfStream):
     """Give reserved messages back, uncounted. Not answered."""
 
-    stream: Any
+    stream: Caller
     tokens: bytes
 
 
@@ -191,14 +192,14 @@ class Release(OfStream):
 class StreamEnded(OfStream):
     """A stream is gone: its asks end, what is reserved for it is released. Not answered."""
 
-    stream: Any
+    stream: Caller
 
 
 @dataclass(slots=True)
 class Peek:
     """Show messages from a counter on; answered by Peeked."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     start: int
     max_messages: int
@@ -211,7 +212,7 @@ class Peek:
 class ReceiveDeferred:
     """Lock (or delete) deferred messages by their counters; answered by Delivery."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     delete: bool
     counters: Sequence[int]
@@ -225,7 +226,7 @@ class ReceiveDeferred:
 class CancelScheduled:
     """Delete scheduled messages by their counters; all or none; answered by Done."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     counters: Sequence[int]
     operation_id: bytes = b""
@@ -236,7 +237,7 @@ class CancelScheduled:
 class DeleteMessages:
     """Delete the oldest unlocked messages; answered by Done with their number."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     max_messages: int
     enqueued_before_ms: int  # 0: now
@@ -251,7 +252,7 @@ class DeleteMessages:
 class Counts:
     """Count; answered by a list of EntityCounts. No uids: all entities."""
 
-    reply_to: Any
+    reply_to: Caller
     uids: Sequence[str] = ()
     # Also how forwarding gets on.
     forwarding: bool = False
@@ -264,7 +265,7 @@ class Counts:
 class CommitEntity:
     """At the registrar: change the catalogue; answered by the Entity."""
 
-    reply_to: Any
+    reply_to: Caller
     action: EntityAction
     name: str
     origin: Origin
@@ -283,7 +284,7 @@ class CommitEntity:
 class ApplyEntity:
     """Copy entries of the registrar, all or none; answered by Done."""
 
-    reply_to: Any
+    reply_to: Caller
     entities: Sequence[Entity]
 
 
@@ -291,7 +292,7 @@ class ApplyEntity:
 class FenceIdle:
     """Refuse the entity's traffic for a moment if it is idle; answered by whether it is."""
 
-    reply_to: Any
+    reply_to: Caller
     uid: str
     generation: int
     idle_ms: int
@@ -301,7 +302,7 @@ class FenceIdle:
 class Watch(OfStream):
     """Answer with the whole catalogue now, and with each entry that changes from now on."""
 
-    stream: Any
+    stream: Caller
 
 
 Command = (

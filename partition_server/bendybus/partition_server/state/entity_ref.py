@@ -1,8 +1,13 @@
 """What every command about an entity names."""
 
-from typing import Any, NamedTuple
+from collections.abc import Hashable
+from typing import NamedTuple, TypeAlias
 
 from bendybus.domain.sub_queue import SubQueue
+
+# Who gets an answer, or whose stream it is; None: nobody. Rules only compare callers, the shell
+# knows what they are.
+Caller: TypeAlias = Hashable
 
 
 class EntityRef(NamedTuple):
@@ -17,9 +22,9 @@ class OfStream:
     """A command of a stream, which gets the answer."""
 
     __slots__ = ()
-    stream: Any
+    stream: Caller
 
     @property
-    def reply_to(self) -> Any:
+    def reply_to(self) -> Caller:
         """Where the answer goes."""
         return self.stream

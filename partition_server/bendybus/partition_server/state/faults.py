@@ -6,6 +6,7 @@ the shell takes the notes after each turn, logs and counts them. A StoreError is
 file has to be opened again.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -52,10 +53,10 @@ class Faults:
         # Not yet taken by the shell.
         self.noted: list[Fault] = []
         # Sweeps that wait, by kind: until when, on the monotonic clock. None: deleted queues.
-        self.held: JournalDict[Any, int] = JournalDict(journal)
+        self.held: JournalDict[Hashable, int] = JournalDict(journal)
         # What sweeps passed over, by kind: the earliest of their times, and when to look again.
-        self.skipped: JournalDict[Any, tuple[int, int]] = JournalDict(journal)
-        self._pauses: JournalDict[Any, _Pause] = JournalDict(journal)
+        self.skipped: JournalDict[Hashable, tuple[int, int]] = JournalDict(journal)
+        self._pauses: JournalDict[Hashable, _Pause] = JournalDict(journal)
 
     def note(self, work: str, entity: str, error: Exception) -> None:
         """Note a fault, for the shell."""
@@ -66,7 +67,7 @@ class Faults:
         taken, self.noted = self.noted, []
         return taken
 
-    def pause_ms(self, key: Any, now_mono_ms: int) -> int:
+    def pause_ms(self, key: Hashable, now_mono_ms: int) -> int:
         """Return how long work that has just raised waits: the longer, the more often it did."""
         known, lasts_ms = self._pauses.pop(key, None), PAUSE_MS
         if known is not None and now_mono_ms <= known.until_mono_ms + PAUSE_MS_MAX:
@@ -76,15 +77,15 @@ class Faults:
         self._pauses[key] = _Pause(now_mono_ms + lasts_ms, lasts_ms)
         return lasts_ms
 
-    def hold(self, kind: Any, now_mono_ms: int) -> None:
+    def hold(self, kind: Hashable, now_mono_ms: int) -> None:
         """Let all sweeps of a kind wait."""
         self.held[kind] = now_mono_ms + self.pause_ms(kind, now_mono_ms)
 
-    def wait_ms(self, kind: Any, now_mono_ms: int) -> int:
+    def wait_ms(self, kind: Hashable, now_mono_ms: int) -> int:
         """Return how long sweeps of a kind wait, 0 or less: not at all."""
         return self.held.get(kind, now_mono_ms) - now_mono_ms
 
-    def skip(self, kind: Any, at_ms: int, now_mono_ms: int) -> None:
+    def skip(self, kind: Hashable, at_ms: int, now_mono_ms: int) -> None:
         """Pass over something that was due at a time; look at that time again after a while."""
         known = self.skipped.get(kind)
         if known is None:
@@ -93,7 +94,7 @@ class Faults:
         else:
             self.skipped[kind] = (min(known[0], at_ms), known[1])
 
-    def due_again(self, kind: Any, now_mono_ms: int) -> int | None:
+    def due_again(self, kind: Hashable, now_mono_ms: int) -> int | None:
         """Return the earliest time that is to be looked at again now, once."""
         known = self.skipped.get(kind)
         if known is None or known[1] > now_mono_ms:
@@ -112,7 +113,7 @@ def internal_error(partition: int, work: str, entity: str) -> BusError:
     )
 
 
-def slot_of(command: Any) -> int:
+def slot_of(command: object) -> int:
     """Return the slot that a command is about, if only that says which entity it means; else -1."""
     slot: int = getattr(command, "slot", -1)
     tokens = getattr(command, "tokens", b"") or getattr(command, "session_token", b"")

@@ -22,7 +22,12 @@ from typing import Any, Final, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Entry = tuple[Callable[..., object] | None, tuple[Any, ...], Callable[..., object] | None, Any]
+Entry = tuple[
+    Callable[..., object] | None,
+    tuple[Any, ...],
+    Callable[..., object] | None,
+    tuple[object, ...],
+]
 
 # What has no meaning of its own, or is over whatever is decided: attributes, and why.
 NOT_UNDONE: Final = {
@@ -56,21 +61,21 @@ class Journal:
         """Begin a stage: what changed before it is committed, or was not decided by one."""
         self._entries.clear()
 
-    def note(self, undo: Callable[..., object], *before: Any) -> int:
+    def note(self, undo: Callable[..., object], *before: object) -> int:
         """Note a change before it is made: `undo(*before)` takes it back. Return the length."""
         self._entries.append((undo, before, None, ()))
         return len(self._entries)
 
-    def later(self, redo: Callable[..., object], *what: Any) -> None:
+    def later(self, redo: Callable[..., object], *what: object) -> None:
         """Let `redo(*what)` make a change when the stage is committed."""
         self._entries.append((None, (), redo, what))
 
     def enter(
         self,
         undo: Callable[..., object],
-        before: tuple[Any, ...],
+        before: tuple[object, ...],
         redo: Callable[..., object],
-        what: tuple[Any, ...],
+        what: tuple[object, ...],
     ) -> int:
         """Note a change that is made in two parts: at once, and at the commit."""
         self._entries.append((undo, before, redo, what))

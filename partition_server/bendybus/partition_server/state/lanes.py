@@ -13,11 +13,12 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import limits
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.store.records import SLOT_SHIFT, ForwardSource
 
 RETRY_MS: Final = 1_000
@@ -120,7 +121,7 @@ class ForwardOutcome:
     Answered by Done, or by Failed: then it is to be handed in again.
     """
 
-    reply_to: Any
+    reply_to: Caller
     slot: int
     boot: int
     sequence: int

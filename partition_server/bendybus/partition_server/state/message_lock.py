@@ -1,7 +1,8 @@
 """The lock of a message, and what a receiver asks for to get more of them."""
 
 from dataclasses import dataclass
-from typing import Any
+
+from bendybus.partition_server.state.entity_ref import Caller
 
 
 @dataclass(slots=True)
@@ -11,7 +12,7 @@ class Lock:
     generation: int
     until_mono_ms: int
     # The front end's stream that it is reserved for; a lock of a deferred message has none.
-    stream: Any
+    stream: Caller
     # Deleted when it is handed to the client (receive-and-delete).
     delete: bool
     # The client has it: from now on a lost lock counts as a delivery.
@@ -33,7 +34,7 @@ class HeldLock(Lock):
 class OpenAsk:
     """What a receiver still wants."""
 
-    stream: Any
+    stream: Caller
     ask_id: int
     delete: bool
     messages: int

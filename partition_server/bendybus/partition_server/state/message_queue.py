@@ -10,10 +10,11 @@ What can be received is kept by the queue's ready set; see `ready_set`.
 import heapq
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.sub_queue import DEAD_LETTERS
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.ready_set import ReadySet, ReadyWindow, WindowMemory
@@ -32,7 +33,7 @@ class MessageQueue:
     entity: Entity
     locks: dict[int, Lock] = field(default_factory=dict)
     # By (stream, ask id), in the order in which they are served.
-    asks: OrderedDict[tuple[Any, int], OpenAsk] = field(default_factory=OrderedDict)
+    asks: OrderedDict[tuple[Caller, int], OpenAsk] = field(default_factory=OrderedDict)
     # (when the locks end, their counters and generations), earliest first. A note outlives its
     # lock; see `watch_lock`.
     lock_ends: list[tuple[int, list[tuple[int, int]]]] = field(default_factory=list)
@@ -117,7 +118,7 @@ class MessageQueue:
             lock.until_mono_ms += gap_ms
         self.lock_ends = [(until + gap_ms, entries) for until, entries in self.lock_ends]
 
-    def close_ask(self, key: tuple[Any, int]) -> None:
+    def close_ask(self, key: tuple[Caller, int]) -> None:
         """Forget what a receiver wants, by (stream, ask id), if it is still known."""
         self.asks.pop(key, None)
 

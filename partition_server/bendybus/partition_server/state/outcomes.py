@@ -13,7 +13,7 @@ may be forgotten: what was first tried before that, and is not remembered, is ne
 
 import itertools
 from collections import OrderedDict
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from bendybus.domain import errors, limits
 from bendybus.partition_server.state import shares
@@ -62,7 +62,7 @@ Outcome = TypeVar("Outcome")
 
 class _Outcome(NamedTuple):
     at_mono_ms: int
-    value: Any
+    value: object
     size_bytes: int
 
 
@@ -135,7 +135,7 @@ class Operations:
         window = self._windows.get(user)
         return max(self._opened_mono_ms, window.forgot_until_mono_ms if window else 0)
 
-    def remember(self, name: bytes, value: Any, now: Now) -> None:
+    def remember(self, name: bytes, value: object, now: Now) -> None:
         """Note an outcome that is committed."""
         entity = _entity_of(name)
         window = self._windows.setdefault(entity, _Window())
@@ -193,7 +193,7 @@ def _entity_of(name: bytes) -> bytes:
     return name.partition(b"/")[0]
 
 
-def _size_bytes(value: Any) -> int:
+def _size_bytes(value: object) -> int:
     if isinstance(value, Delivery):
         return 200 + sum(row.size() for row in value.rows)
     return 200

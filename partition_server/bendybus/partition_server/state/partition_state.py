@@ -4,7 +4,7 @@ What changes goes through its `Journal` and can be taken back; see there.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from bendybus.domain import errors, forwarding, limits, lock_token, message_access
@@ -18,6 +18,7 @@ from bendybus.partition_server.state.clock_guard import ClockGuard
 from bendybus.partition_server.state.commands import EntityRef, Now
 from bendybus.partition_server.state.drains import Drains
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.faults import Faults
 from bendybus.partition_server.state.forwards import Forwards
 from bendybus.partition_server.state.journal import Journal
@@ -79,7 +80,7 @@ class PartitionState:
         self.awaiting = AwaitingRoom(journal)
         self.faults = Faults(journal)
         # Takes frames for other partitions; None: there is no way to them.
-        self.forward_link: Any = None
+        self.forward_link: Caller = None
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
@@ -90,7 +91,7 @@ class PartitionState:
         self.streams = OpenStreams()
         self.drains = Drains(opened.leases, now.mono_ms, journal)
         # Streams that are told of changes to the catalogue.
-        self.watchers: list[Any] = []
+        self.watchers: list[Caller] = []
         self.fenced_until: dict[str, int] = {}
         self.settlers = Settlers()
         self.operations = Operations(now)

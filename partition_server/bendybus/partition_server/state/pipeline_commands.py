@@ -3,19 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
 
 from bendybus.domain.message_state import ACTIVE_ONLY, MessageState
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.batch import Batch
-from bendybus.partition_server.state.entity_ref import EntityRef
+from bendybus.partition_server.state.entity_ref import Caller, EntityRef
 
 
 @dataclass(slots=True)
 class GetRange:
     """Say where a queue begins and ends; answered by RangeRead."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
 
 
@@ -23,7 +22,7 @@ class GetRange:
 class BrowseRange:
     """Show a page of the messages after a counter, up to another; answered by RangePage."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     after: int
     # 0: up to the last one.
@@ -38,7 +37,7 @@ class BrowseRange:
 class FindNumber:
     """Find the first message that was enqueued at a time or later; answered by NumberFound."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     enqueued_ms: int
     after: int = 0
@@ -56,7 +55,7 @@ class DrainAction(Enum):
 class DrainEntity:
     """Grant, hold or release the lease of a drain; answered by Drained."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     action: DrainAction
     owner: str
@@ -72,7 +71,7 @@ class SettleRange:
     Answered by RangeSettled.
     """
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     epoch: int
     upto: int = 0
@@ -85,7 +84,7 @@ class SettleRange:
 class SendFenced:
     """Store messages of a producer, each once; answered by FencedStored."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     producer_id: bytes
     epoch: int
@@ -103,7 +102,7 @@ class SendFenced:
 class GetFence:
     """Say how far a producer came; answered by FenceRead."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     producer_id: bytes
 

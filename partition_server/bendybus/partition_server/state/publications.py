@@ -13,17 +13,21 @@ stored.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append, SendFenced, TakeForwarded, Transact
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.producer_memory import Known
 from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.stage import Answer, Stage
 from bendybus.partition_server.state.topics import Matchings
+
+if TYPE_CHECKING:
+    from bendybus.partition_server.state.turn import Turn
 
 # What all frames that wait may take.
 BYTES_MAX: Final = 64 * limits.MB
@@ -76,12 +80,15 @@ class Begun:
         return self.known.command
 
 
+OutcomeT = TypeVar("OutcomeT", covariant=True)
+
+
 @dataclass(slots=True, eq=False)
-class Held:
+class Held(Generic[OutcomeT]):
     """Work that is done whole, once all of its messages have met the rules."""
 
     # (turn) → its outcome, not None. Raises NotMatched, or what refuses it.
-    work: Callable[[Any], Any]
+    work: Callable[["Turn"], OutcomeT]
     # None: a sweep's, which has a key.
     command: Transact | TakeForwarded | None = None
     key: tuple[str, int] | None = None
@@ -92,7 +99,7 @@ class Held:
     matchings: Matchings = field(default_factory=Matchings)
 
     @property
-    def reply_to(self) -> Any:
+    def reply_to(self) -> Caller:
         """Who waits for its end, None if nobody does."""
         return None if self.command is None else self.command.reply_to
 
@@ -122,7 +129,7 @@ class Frame:
         """It is no work of a sweep."""
 
     @property
-    def reply_to(self) -> Any:
+    def reply_to(self) -> Caller:
         """Who waits for its end."""
         return self.command.reply_to
 
@@ -144,7 +151,7 @@ class Frame:
         return Failed(error) if self.begun is None else self.begun.refused(error)
 
 
-Waiting = Frame | Held
+Waiting = Frame | Held[object]
 
 
 class Publications:
@@ -175,7 +182,7 @@ class Publications:
         slot, line = next(iter(self._waiting.items()))
         return slot, list(line)
 
-    def callers(self) -> list[Any]:
+    def callers(self) -> list[Caller]:
         """Return who waits for the end of something."""
         waiting = (each for line in self._waiting.values() for each in line)
         return [each.reply_to for each in waiting if each.key is None]
@@ -212,7 +219,7 @@ class Publications:
         """Let something go on in the line of another topic."""
         stage.journal.later(self._moved, slot, waiting)
 
-    def ended(self, stage: Stage, slot: int, waiting: Waiting, outcome: Any) -> None:
+    def ended(self, stage: Stage, slot: int, waiting: Waiting, outcome: object) -> None:
         """Answer what waited and is at its end."""
         stage.journal.later(self._ended, stage, slot, waiting, outcome)
 
@@ -255,7 +262,7 @@ class Publications:
         if not self._staged[slot]:
             del self._staged[slot]
 
-    def _ended(self, stage: Stage, slot: int, waiting: Waiting, outcome: Any) -> None:
+    def _ended(self, stage: Stage, slot: int, waiting: Waiting, outcome: object) -> None:
         self._leave(slot, waiting)
         if waiting.key is None:
             stage.answer(waiting.reply_to, outcome)

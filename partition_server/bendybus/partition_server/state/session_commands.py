@@ -1,9 +1,8 @@
 """Commands about sessions: their locks, what is kept for them, lists of them."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from bendybus.partition_server.state.entity_ref import EntityRef, OfStream
+from bendybus.partition_server.state.entity_ref import Caller, EntityRef, OfStream
 from bendybus.partition_server.store.store import CountPlace
 
 
@@ -13,7 +12,7 @@ class AcceptSession(OfStream):
 
     Answered once: SessionOffered, AskRefused or Withdrawn."""
 
-    stream: Any
+    stream: Caller
     ask_id: int
     entity: EntityRef
     # None: the free session with the oldest message, as soon as there is one.
@@ -25,7 +24,7 @@ class AcceptSession(OfStream):
 class SessionRequest(OfStream):
     """What a receiver wants of its session's lock; answered by SessionResult."""
 
-    stream: Any
+    stream: Caller
     request_id: int
     session_token: bytes
     # The entity that the caller was checked for; empty: its front end is one before 0.7.
@@ -45,7 +44,7 @@ class ConfirmSession(SessionRequest):
 class ToldSession(OfStream):
     """Take note that the receiver of a session knows that it is locked. Not answered."""
 
-    stream: Any
+    stream: Caller
     session_token: bytes
     entity_uid: str = ""
 
@@ -73,7 +72,7 @@ class AttachSession(SessionRequest):
 class SetSessionState:
     """Keep something for a locked session, or nothing any more (None); answered by Done."""
 
-    reply_to: Any
+    reply_to: Caller
     session_token: bytes
     state: bytes | None
     entity_uid: str = ""
@@ -83,7 +82,7 @@ class SetSessionState:
 class GetSessionState:
     """Return what is kept for a locked session; answered by SessionStateRead."""
 
-    reply_to: Any
+    reply_to: Caller
     session_token: bytes
     entity_uid: str = ""
 
@@ -92,7 +91,7 @@ class GetSessionState:
 class ListSessions:
     """List sessions, by name; answered by SessionsListed. See the contract."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     max_sessions: int
     after: str | None = None
@@ -103,7 +102,7 @@ class ListSessions:
 class CountSessions:
     """Count what sessions hold, by name; answered by SessionsCounted. See the contract."""
 
-    reply_to: Any
+    reply_to: Caller
     entity: EntityRef
     max_sessions: int
     after: CountPlace | None = None

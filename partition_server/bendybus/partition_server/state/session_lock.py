@@ -12,10 +12,11 @@ be guessed (71 bits). The locks of messages end with it.
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import lock_token
 from bendybus.domain.lock_token import LockToken
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 
 # In a token's counter: no message has such a number.
@@ -33,7 +34,7 @@ class SessionLock:
     generation: int
     until_mono_ms: int
     # The front end's stream that serves its receiver; None: it was lost.
-    stream: Any
+    stream: Caller
     # Offered, and not confirmed yet.
     offered: bool = True
     # Names its receiver; empty: it has no name.
@@ -56,7 +57,7 @@ class SessionLock:
     held_most: int = HELD_SPARE
     # Those of them that were not delivered, and maybe some that were.
     reserved: dict[int, "SessionMessageLock"] = field(default_factory=dict)
-    asks: OrderedDict[tuple[Any, int], "SessionAsk"] = field(default_factory=OrderedDict)
+    asks: OrderedDict[tuple[Caller, int], "SessionAsk"] = field(default_factory=OrderedDict)
 
     def token(self, partition: int, slot: int, boot: int) -> bytes:
         """Return the token that its receiver names it by."""

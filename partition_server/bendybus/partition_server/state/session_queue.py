@@ -18,8 +18,9 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.session_lock import (
@@ -238,7 +239,7 @@ class SessionQueue(MessageQueue):
     held: dict[str, SessionLock] = field(default_factory=dict)
     by_number: dict[int, SessionLock] = field(default_factory=dict)
     # Receivers that wait for any session, in the order in which they are served.
-    accepts: OrderedDict[tuple[Any, int], NextSessionAsk] = field(default_factory=OrderedDict)
+    accepts: OrderedDict[tuple[Caller, int], NextSessionAsk] = field(default_factory=OrderedDict)
     # (when a session's lock ends, its number), earliest first; a note outlives its lock.
     ends: list[tuple[int, int]] = field(default_factory=list)
 
@@ -247,7 +248,7 @@ class SessionQueue(MessageQueue):
         self.sessions = SessionReadySet(self.state, self.locks, self.held)
         self.ready = self.sessions
 
-    def open_ask(self, key: tuple[Any, int], ask: OpenAsk) -> None:
+    def open_ask(self, key: tuple[Caller, int], ask: OpenAsk) -> None:
         """Take what a receiver wants."""
         self.asks[key] = ask
         if isinstance(ask, SessionAsk):
@@ -256,7 +257,7 @@ class SessionQueue(MessageQueue):
         elif isinstance(ask, NextSessionAsk):
             self.accepts[key] = ask
 
-    def close_ask(self, key: tuple[Any, int]) -> None:
+    def close_ask(self, key: tuple[Caller, int]) -> None:
         """Forget what a receiver wants."""
         ask = self.asks.get(key)
         if isinstance(ask, SessionAsk):

@@ -13,9 +13,10 @@ between those that are new are added.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from bendybus.domain.entity import Entity
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_queue import MessageQueue
 
@@ -95,18 +96,18 @@ class OpenStreams:
 
     def __init__(self) -> None:
         # Stream → ask id → slot.
-        self._asks: dict[Any, dict[int, int]] = {}
+        self._asks: dict[Caller, dict[int, int]] = {}
         # Slots that ever gave something to a stream; the locks themselves are in the queues.
-        self._reserved: dict[Any, set[int]] = {}
+        self._reserved: dict[Caller, set[int]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._asks.values()))
 
-    def ask_opened(self, stream: Any, ask_id: int, slot: int) -> None:
+    def ask_opened(self, stream: Caller, ask_id: int, slot: int) -> None:
         """Note where an ask waits."""
         self._asks.setdefault(stream, {})[ask_id] = slot
 
-    def ask_closed(self, stream: Any, ask_id: int) -> int | None:
+    def ask_closed(self, stream: Caller, ask_id: int) -> int | None:
         """Forget an ask; return the slot where it waited, None if it was not open."""
         asks = self._asks.get(stream)
         slot = None if asks is None else asks.pop(ask_id, None)
@@ -114,26 +115,26 @@ class OpenStreams:
             del self._asks[stream]
         return slot
 
-    def slot_of_ask(self, stream: Any, ask_id: int) -> int:
+    def slot_of_ask(self, stream: Caller, ask_id: int) -> int:
         """Return the slot where an ask waits, -1 if it is not open."""
         return self._asks.get(stream, {}).get(ask_id, -1)
 
-    def reserved(self, stream: Any, slot: int) -> None:
+    def reserved(self, stream: Caller, slot: int) -> None:
         """Note that messages of a slot are locked for a stream."""
         self._reserved.setdefault(stream, set()).add(slot)
 
-    def asks_of(self, stream: Any) -> list[tuple[int, int]]:
+    def asks_of(self, stream: Caller) -> list[tuple[int, int]]:
         """Return the asks of a stream, each with its slot."""
         return list(self._asks.get(stream, {}).items())
 
-    def slots_of(self, stream: Any) -> set[int]:
+    def slots_of(self, stream: Caller) -> set[int]:
         """Return the slots that gave a stream messages.
 
         They are known until `forget`: a stage that is taken back is decided again.
         """
         return set(self._reserved.get(stream, ()))
 
-    def forget(self, stream: Any) -> None:
+    def forget(self, stream: Caller) -> None:
         """Forget what a stream reserved: its end is committed, or failed for good."""
         self._reserved.pop(stream, None)
 

@@ -15,6 +15,7 @@ from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Delivered, Failed, SessionResult, Settled
 from bendybus.partition_server.state.commands import Command, Now
 from bendybus.partition_server.state.due_times import DueTimes
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -33,7 +34,8 @@ from bendybus.partition_server.store.records import (
 class Answer(NamedTuple):
     """A value for a caller."""
 
-    to: Any
+    to: Caller
+    # One of `answers`.
     value: Any
 
 
@@ -105,7 +107,7 @@ class Stage:
     # where the stage has none.
     steps: list[Callable[[BusError, Now], Answer | None]] = field(default_factory=list)
     # Streams that end; forgotten when this is committed, or fails and is not decided again.
-    ended: list[Any] = field(default_factory=list)
+    ended: list[Caller] = field(default_factory=list)
     # What receivers settled, for repeats in the same stage: (receiver, how, tokens).
     settled: list[tuple[bytes, Disposition, bytes]] = field(default_factory=list)
     # The last mark.
@@ -175,7 +177,7 @@ class Stage:
             queue.ready.give_back(counter, lock)
         self.served[queue.slot] = queue
 
-    def answer(self, to: Any, value: Any) -> None:
+    def answer(self, to: Caller, value: object) -> None:
         """Answer after the commit."""
         self.answers.append(Answer(to, value))
 
@@ -275,11 +277,11 @@ class Stage:
         self.changes.history.append(entry)
 
 
-def _kept(*_: Any) -> None:
+def _kept(*_: object) -> None:
     """Undo nothing: a mark is no change."""
 
 
-def _growing(kind: type[Any]) -> tuple[str, ...]:
+def _growing(kind: type[Stage | Changes]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind) if each.default_factory in (list, dict))
 
 
@@ -304,7 +306,7 @@ def check_numbers(queue: MessageQueue, count: int = 1) -> None:
         )
 
 
-def failure_of(value: Any, error: BusError) -> Any:
+def failure_of(value: object, error: BusError) -> object:
     """Return what to say instead of `value` when the commit behind it failed."""
     if isinstance(value, Settled):
         before = [failure for failure in value.failures if failure[0] < value.begun]

@@ -148,9 +148,9 @@ class Matchings:
         # The topic, by slot, and the version of its rules.
         self._generation = (-1, -1)
         # In the order in which they are asked for: (what for, result).
-        self._met: list[tuple[Any, Any]] = []
+        self._met: list[tuple[Hashable, Any]] = []
         # What is asked for after these, as far as it is.
-        self._name: Any = None
+        self._name: Hashable = None
         self._steps: Steps[Any] | None = None
         self._asked = 0
         # Whether this try took a step.

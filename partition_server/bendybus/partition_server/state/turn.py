@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bendybus.domain import sequence_number
 from bendybus.domain.steps import Steps
@@ -34,7 +34,7 @@ class Turn:
     # It decided what the store cannot write: each piece is tried there.
     checked: bool = False
     # What is being decided stores messages in a topic; see `rules.publications`.
-    held: Held | None = None
+    held: Held[object] | None = None
 
     def attempt(
         self, work: str, entity: str, action: Callable[[], object], *, counter: int | None = None
@@ -86,7 +86,7 @@ class Turn:
         """Undo what was decided since the mark."""
         self.stage.take_back_to(mark)
 
-    def remember_operation(self, name: bytes, outcome: Any) -> None:
+    def remember_operation(self, name: bytes, outcome: object) -> None:
         """Note the outcome of an operation, for repeats of it, if it has a name."""
         if name:
             operations = self.partition.operations

@@ -12,12 +12,13 @@ from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import errors, limits, lock_token
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Done, Failed, Settled
 from bendybus.partition_server.state.commands import Now, Settle
+from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.outcomes import Operations
 from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.stage import Answer, Stage, failure_of
@@ -57,7 +58,7 @@ class Unfinished:
     def __len__(self) -> int:
         return len(self._settlements) + len(self._expired)
 
-    def callers(self) -> list[Any]:
+    def callers(self) -> list[Caller]:
         """Return who waits for the end of a settlement."""
         return [unsettled.command.stream for unsettled in self._settlements]
 
@@ -149,7 +150,7 @@ class Deletion:
     Only its end is answered, so that fewer than were asked for means that there are no more.
     """
 
-    reply_to: Any
+    reply_to: Caller
     slot: int
     uid: str
     left: int
@@ -187,11 +188,11 @@ class Deletions:
         """Return the one whose turn it is."""
         return self._waiting[0]
 
-    def callers(self) -> list[Any]:
+    def callers(self) -> list[Caller]:
         """Return who waits for the end of a batch delete."""
         return [deletion.reply_to for deletion in self._waiting]
 
-    def take_over(self, name: bytes, reply_to: Any) -> bool:
+    def take_over(self, name: bytes, reply_to: Caller) -> bool:
         """Answer a repeat at the end of what is under way; return False if nothing is."""
         for index, deletion in enumerate(self._waiting):
             if name and deletion.name == name:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from bendybus.domain import message_format
 from bendybus.domain.entity import Entity
@@ -108,6 +108,10 @@ assert message_format.NEWEST < SHARED_FORMAT
 _made: Final = tuple.__new__
 
 
+# Columns of a row, as SQLite takes and returns them.
+Values: TypeAlias = tuple[Any, ...]
+
+
 class Copies:
     """A run of published messages, and the queues that each get a copy of all of them.
 
@@ -123,8 +127,8 @@ class Copies:
         # Of each queue: the id of its first copy, and when they were enqueued.
         self.places: list[tuple[int, int]] = []
         # Columns after the enqueued time: with bodies, and as the file has them.
-        self._read: list[tuple[Any, ...]] = []
-        self._stored: list[tuple[Any, ...]] = []
+        self._read: list[Values] = []
+        self._stored: list[Values] = []
         # What they count to each of the queues. A body that is shared counts to the topic.
         self.size_bytes = 0
         # When the first of them expires.
@@ -154,7 +158,7 @@ class Copies:
         return _placed(self._stored, first_id, enqueued_ms)
 
 
-def _placed(columns: list[tuple[Any, ...]], first_id: int, enqueued_ms: int) -> Iterator[Row]:
+def _placed(columns: list[Values], first_id: int, enqueued_ms: int) -> Iterator[Row]:
     for id_, rest in enumerate(columns, first_id):
         yield _made(Row, (id_, State.ACTIVE, enqueued_ms, *rest))
 

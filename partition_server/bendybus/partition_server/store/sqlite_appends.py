@@ -4,11 +4,11 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
-from bendybus.partition_server.store.records import Copies, Row
+from bendybus.partition_server.store.records import Copies, Row, Values
 
 # Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
 _STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
@@ -82,7 +82,7 @@ def in_steps_of(sql: str, columns: int) -> dict[int, str]:
     }
 
 
-def in_steps(db: apsw.Connection, sql: dict[int, str], rows: Sequence[tuple[Any, ...]]) -> None:
+def in_steps(db: apsw.Connection, sql: dict[int, str], rows: Sequence[Values]) -> None:
     """Insert rows with the statements of `in_steps_of`."""
     count = len(rows)
     while count not in sql:

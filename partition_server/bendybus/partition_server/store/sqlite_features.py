@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
@@ -21,14 +21,15 @@ from bendybus.partition_server.store.records import (
     Delay,
     Row,
     State,
+    Values,
     row_id,
     shared_format_missing,
 )
 from bendybus.partition_server.store.sqlite_appends import in_steps, in_steps_of
 from bendybus.partition_server.store.store import MessageRun
 
-Read = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
-Page = Callable[[str, tuple[Any, ...], int], list[Row]]
+Read = Callable[[str, Values], list[Values]]
+Page = Callable[[str, Values, int], list[Row]]
 Runs = Callable[[Iterable[int]], Iterator[tuple[int, int]]]
 # After every incarnation, in the order of names.
 _AFTER_ANY: Final = b"\xff" * (INCARNATION_BYTES + 1)
@@ -71,9 +72,7 @@ class SqliteBodies:
 
     # Writes
 
-    def commit(
-        self, db: apsw.Connection, changes: Changes, runs: Callable[[Iterable[int]], Iterator[Any]]
-    ) -> None:
+    def commit(self, db: apsw.Connection, changes: Changes, runs: Runs) -> None:
         """Write what a commit changes of bodies, while the rows that it deletes are still there."""
         bodies = changes.bodies
         in_steps(db, self._inserts, [(body.id, body.payload) for body in bodies])
@@ -85,7 +84,7 @@ class SqliteBodies:
             db.execute(self._sql["body_remove"], (id_,))
             db.execute(self._sql["body_remove_count"], (id_,))
 
-    def _release(self, db: apsw.Connection, spans: Iterator[Any]) -> None:
+    def _release(self, db: apsw.Connection, spans: Iterator[tuple[int, int]]) -> None:
         released: Counter[bytes] = Counter()
         for span in spans:
             released.update(payload for (payload,) in self._read("body_released", span))
@@ -98,7 +97,7 @@ class SqliteBodies:
 class SqliteDelays:
     """Keeps when each may be received; what is deleted or moved is forgotten with its message."""
 
-    def __init__(self, sql: dict[str, str], read: Callable[[str], list[tuple[Any, ...]]]) -> None:
+    def __init__(self, sql: dict[str, str], read: Callable[[str], list[Values]]) -> None:
         """`read` executes a statement of `sql`, by name."""
         self._sql = sql
         self._read = read
@@ -287,9 +286,7 @@ class SqliteSessions:
             slot = following
             self.slots.add(slot)
 
-    def before(
-        self, db: apsw.Connection, changes: Changes, runs: Callable[[Iterable[int]], Iterator[Any]]
-    ) -> None:
+    def before(self, db: apsw.Connection, changes: Changes, runs: Runs) -> None:
         """Take out what is deleted or moved, and change states, while the rows are still there."""
         self.slots.update(number for number, slot in changes.slots.items() if slot.by_session)
         for update in changes.updates:

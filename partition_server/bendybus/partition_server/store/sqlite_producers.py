@@ -10,16 +10,16 @@ already: if it opened the file in between, that time is one of all entities.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store import file_format
-from bendybus.partition_server.store.records import Changes, Fence, Lease, ProducerEntry
+from bendybus.partition_server.store.records import Changes, Fence, Lease, ProducerEntry, Values
 from bendybus.partition_server.store.store import FORGOTTEN_A_COMMIT
 
-Read = Callable[..., list[tuple[Any, ...]]]
+Read = Callable[..., list[Values]]
 _MARK: Final = "producers_forgotten_until_ms"
 _OPENING: Final = "*"
 

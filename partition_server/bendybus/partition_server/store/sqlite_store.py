@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
@@ -37,6 +37,7 @@ from bendybus.partition_server.store.records import (
     Row,
     SlotState,
     Summary,
+    Values,
     row_id,
 )
 from bendybus.partition_server.store.sqlite_appends import Appends, in_steps, in_steps_of
@@ -347,12 +348,12 @@ class SqliteStore:
             raise StoreFailed(f"{self.path} is closed")
         return self._db
 
-    def _all(self, name: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    def _all(self, name: str, values: Values = ()) -> list[Values]:
         db = self._connection()
         with translated(self.path):
             return db.execute(self._queries[name], values).fetchall()
 
-    def _page(self, name: str, values: tuple[Any, ...], size_limit: int) -> list[Row]:
+    def _page(self, name: str, values: Values, size_limit: int) -> list[Row]:
         found: list[Row] = []
         db = self._connection()
         with translated(self.path):
@@ -373,7 +374,7 @@ class SqliteStore:
             found.append(Summary._make([*known, size_bytes + extra_bytes]))
         return found
 
-    def _rows(self, name: str, values: tuple[Any, ...]) -> list[Row]:
+    def _rows(self, name: str, values: Values) -> list[Row]:
         rows = list(map(Row._make, self._all(name, values)))
         if any(row.format >= SHARED_FORMAT for row in rows):
             return [self.bodies.resolved(row) if row.is_shared else row for row in rows]
