@@ -22,7 +22,7 @@ SECONDS_MAX: Final = 1e9
 _SHOWN_CHARS_MAX: Final = 100
 
 
-def text(name: str, value: Any, chars_max: int | None = None) -> str:
+def text(name: str, value: object, chars_max: int | None = None) -> str:
     """Return a valid text: str, no lone surrogates, at most `chars_max` characters."""
     if not isinstance(value, str):
         raise TypeError(f"{name}: must be str (got {type(value).__name__})")
@@ -36,12 +36,12 @@ def text(name: str, value: Any, chars_max: int | None = None) -> str:
     return value
 
 
-def optional_text(name: str, value: Any, chars_max: int | None = None) -> str | None:
+def optional_text(name: str, value: object, chars_max: int | None = None) -> str | None:
     """Return a text as `text` does, or None."""
     return None if value is None else text(name, value, chars_max)
 
 
-def count(name: str, value: Any, *, least: int = 1, most: int = COUNT_MAX) -> int:
+def count(name: str, value: object, *, least: int = 1, most: int = COUNT_MAX) -> int:
     """Return a whole number between `least` and `most`."""
     number = whole(name, value)
     if not least <= number <= most:
@@ -49,7 +49,7 @@ def count(name: str, value: Any, *, least: int = 1, most: int = COUNT_MAX) -> in
     return number
 
 
-def whole(name: str, value: Any) -> int:
+def whole(name: str, value: object) -> int:
     """Return a whole number; any type that is a whole number is accepted."""
     try:
         return operator.index(cast(SupportsIndex, value))
@@ -57,7 +57,7 @@ def whole(name: str, value: Any) -> int:
         raise TypeError(f"{name}: must be int (got {type(value).__name__})") from None
 
 
-def seconds(name: str, value: Any) -> float:
+def seconds(name: str, value: object) -> float:
     """Return a duration greater than 0; one longer than `SECONDS_MAX` means forever."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}: must be a number of seconds (got {type(value).__name__})")
@@ -66,7 +66,7 @@ def seconds(name: str, value: Any) -> float:
     return min(value, SECONDS_MAX)
 
 
-def delay_ms(value: Any, tx: Any = None) -> int:
+def delay_ms(value: object, tx: object = None) -> int:
     """Return the `delay` of an abandoned message in milliseconds; None: 0."""
     if value is None:
         return 0
@@ -81,7 +81,7 @@ def delay_ms(value: Any, tx: Any = None) -> int:
     return max(1, round(number * 1_000))
 
 
-def timeout(value: Any) -> float:
+def timeout(value: object) -> float:
     """Return the timeout of an operation in seconds: the argument `timeout`, or the default."""
     return TIMEOUT_S_DEFAULT if value is None else seconds("timeout", value)
 
@@ -97,7 +97,7 @@ def warn_of_unknown(options: dict[str, Any]) -> None:
         warnings.warn(f"Unsupported keyword args: {options}", stacklevel=3)
 
 
-def numbers(name: str, value: Any) -> list[int]:
+def numbers(name: str, value: object) -> list[int]:
     """Return sequence numbers: one, or those in an iterable."""
     if isinstance(value, int):
         return [count(name, value, least=0, most=INT64_MAX)]
@@ -106,14 +106,14 @@ def numbers(name: str, value: Any) -> list[int]:
     return [count(name, entry, least=0, most=INT64_MAX) for entry in value]
 
 
-def data(name: str, value: Any) -> bytes:
+def data(name: str, value: object) -> bytes:
     """Return bytes."""
     if not isinstance(value, bytes):
         raise TypeError(f"{name}: must be bytes (got {type(value).__name__})")
     return value
 
 
-def moment(name: str, value: Any) -> datetime:
+def moment(name: str, value: object) -> datetime:
     """Return a point in time."""
     if not isinstance(value, datetime):
         raise TypeError(f"{name}: must be datetime (got {type(value).__name__})")
@@ -134,6 +134,6 @@ def not_unicode(name: str, value: str, position: int) -> InvalidArgumentError:
     )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= _SHOWN_CHARS_MAX else f"{shown[:_SHOWN_CHARS_MAX]}…"

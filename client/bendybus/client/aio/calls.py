@@ -1,11 +1,12 @@
 """Calls that run on the I/O thread and are awaited in the application's loop."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Final
 
 from bendybus.client import arguments, exceptions
-from bendybus.client.core.channel import Stubs
+from bendybus.client.core.channel import AnswerT, Method, RequestT
 from bendybus.client.core.connection import Connection, SharedConnection
+from bendybus.client.core.io_thread import LoopWaiter, Result
 from bendybus.client.exceptions import AzureError
 from bendybus.domain.errors import BusError
 
@@ -14,12 +15,12 @@ CLOSE_S: Final = 5.0
 
 async def call(
     connection: Connection,
-    method: Callable[[Stubs], Any],
-    request: Any,
+    method: "Method[RequestT, AnswerT]",
+    request: RequestT,
     timeout_s: float = arguments.TIMEOUT_S_DEFAULT,
     *,
     translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
-) -> Any:
+) -> AnswerT:
     """Make a unary call and return its answer."""
     return await run(
         connection,
@@ -31,13 +32,13 @@ async def call(
 
 async def run(
     connection: Connection,
-    work: Callable[[], Coroutine[Any, Any, Any]],
+    work: Callable[[], Coroutine[object, object, Result]],
     timeout_s: float,
     *,
     translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
-) -> Any:
+) -> Result:
     """Run a coroutine on the I/O thread, which ends it in time, and return its result."""
-    waiter = connection.io.loop_waiter()
+    waiter: LoopWaiter[Result] = connection.io.loop_waiter()
     connection.io.submit(connection.start, waiter, work, translate)
     return await waiter.wait(timeout_s)
 

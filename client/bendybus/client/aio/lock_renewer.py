@@ -2,9 +2,9 @@
 
 import asyncio
 from types import TracebackType
-from typing import Any
 
 from bendybus.client.core.lock_renewer import DURATION_S_DEFAULT, BaseLockRenewer, Failure, Renewal
+from bendybus.client.core.receiver import BaseReceiver
 from bendybus.client.core.session_link import BaseSession
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
@@ -27,7 +27,7 @@ class AutoLockRenewer(BaseLockRenewer):
         """
         super().__init__(max_lock_renewal_duration, on_lock_renew_failure)
         self._loop = loop
-        self._callbacks: set[asyncio.Task[Any]] = set()
+        self._callbacks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "AutoLockRenewer":
         self._check_open()
@@ -43,7 +43,7 @@ class AutoLockRenewer(BaseLockRenewer):
 
     def register(
         self,
-        receiver: Any,
+        receiver: BaseReceiver,
         renewable: ServiceBusReceivedMessage | BaseSession,
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: Failure | None = None,

@@ -11,8 +11,8 @@ from bendybus.client.aio.sessions import ServiceBusSession
 from bendybus.client.aio.transaction import ServiceBusTransaction
 from bendybus.client.core import io_thread, receiver, session_link, settlements
 from bendybus.client.core import receiver as core
-from bendybus.client.core.io_thread import LoopWaiter
-from bendybus.client.core.pending_receive import PendingReceive
+from bendybus.client.core.io_thread import LoopWaiter, Waiter
+from bendybus.client.core.pending_receive import BatchSlice, PendingReceive
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import BackgroundSettlements, Failures, Outcome, Settlement
 from bendybus.client.messages.enums import ServiceBusMessageState
@@ -47,7 +47,7 @@ class SettlingReceiver(BaseReceiver):
     async def _settle(
         self,
         messages: Settled,
-        make: Callable[[Any], Settlement],
+        make: Callable[[Waiter[Outcome]], Settlement],
         tx: ServiceBusTransaction | None = None,
     ) -> Outcome:
         background = self._in_background()
@@ -59,7 +59,7 @@ class SettlingReceiver(BaseReceiver):
         self,
         background: BackgroundSettlements,
         messages: Settled,
-        make: Callable[[Any], Settlement],
+        make: Callable[[Waiter[Outcome]], Settlement],
     ) -> Outcome:
         listed = [messages] if isinstance(messages, ServiceBusReceivedMessage) else list(messages)
         settlement = make(settlements.Pending(background, listed))
@@ -74,24 +74,23 @@ class SettlingReceiver(BaseReceiver):
     async def _settle_now(
         self,
         messages: Settled,
-        make: Callable[[LoopWaiter], Settlement],
+        make: Callable[[Waiter[Outcome]], Settlement],
         tx: ServiceBusTransaction | None = None,
     ) -> Outcome:
         if tx is not None:
             self._check_tx(tx)
             return await tx._settle(self, messages, make)
-        waiter = self._shared.get().io.loop_waiter()
+        waiter: LoopWaiter[Outcome] = self._shared.get().io.loop_waiter()
         settlement = make(waiter)
         if self._tracing is None:
             return await self._settled(settlement, waiter)
         with self._tracing.settling(self.entity_path, settlement.disposition, messages) as found:
             return found.outcome(await self._settled(settlement, waiter))
 
-    async def _settled(self, settlement: Settlement, waiter: LoopWaiter) -> Outcome:
+    async def _settled(self, settlement: Settlement, waiter: LoopWaiter[Outcome]) -> Outcome:
         stream = self._receive_stream()
         self._shared.get().io.submit(stream.settle, settlement)
-        outcome: Outcome = await waiter.wait(settlement.timeout_s)
-        return outcome
+        return await waiter.wait(settlement.timeout_s)
 
     async def _confirm(self) -> Failures:
         """Wait for the settlements in the background; return what was not settled."""
@@ -108,7 +107,7 @@ class SettlingReceiver(BaseReceiver):
         return ([], 0) if ended else await self._confirm()
 
     async def _settled_up_to(self, background: BackgroundSettlements, pending_max: int) -> None:
-        waiter = self._shared.get().io.loop_waiter()
+        waiter: LoopWaiter[None] = self._shared.get().io.loop_waiter()
         background.wait(pending_max, waiter)
         await waiter.wait(core.FLUSH_S)
 
@@ -417,7 +416,9 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
             return ready
         stream = self._receive_stream()
         io = self._shared.get().io
-        waiter = io.loop_waiter(lost=lambda slices: io.submit(stream.put_back, slices))
+        waiter: LoopWaiter[list[BatchSlice]] = io.loop_waiter(
+            lost=lambda slices: io.submit(stream.put_back, slices)
+        )
         pending = PendingReceive(count, wait_s, waiter)
         io.submit(stream.receive, pending)
         try:
@@ -436,7 +437,7 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
         if stream.session is not None and stream.session.ready:
             return
         io = self._shared.get().io
-        waiter = io.loop_waiter()
+        waiter: LoopWaiter[None] = io.loop_waiter()
         io.submit(stream.open_session, waiter)
         try:
             await waiter.wait(session_link.opens_within_s(self))

@@ -8,6 +8,7 @@ from bendybus.client import arguments
 from bendybus.client.aio import calls
 from bendybus.client.aio.transaction import ServiceBusTransaction
 from bendybus.client.core.connection import Connection
+from bendybus.client.core.io_thread import LoopWaiter
 from bendybus.client.core.sender import LIMITS_S, BaseSender
 from bendybus.client.exceptions import OperationTimeoutError, ServiceBusError
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
@@ -144,19 +145,18 @@ class ServiceBusSender(BaseSender):
         given: bool = False,
     ) -> list[int] | None:
         connection = self._shared.get()
-        waiter = connection.io.loop_waiter()
+        waiter: LoopWaiter[list[int] | None] = connection.io.loop_waiter()
         unit = self._unit(columns, waiter, timeout_s, numbers=numbers, split=split, given=given)
         if not connection.send_limit.try_acquire(len(columns.messages), columns.size_bytes):
             await _wait_for_room(connection, columns, timeout_s)
         connection.io.submit(connection.send_stream.send, unit)
-        found: list[int] | None = await waiter.wait(timeout_s)
-        return found
+        return await waiter.wait(timeout_s)
 
 
 async def _wait_for_room(connection: Connection, columns: Columns, timeout_s: float) -> None:
     count, size = len(columns.messages), columns.size_bytes
     limit = connection.send_limit
-    waiter = connection.io.loop_waiter(lost=lambda _: limit.release(count, size))
+    waiter: LoopWaiter[None] = connection.io.loop_waiter(lost=lambda _: limit.release(count, size))
     limit.wait(count, size, waiter)
     try:
         await waiter.wait_at_most(timeout_s)

@@ -2,13 +2,16 @@
 
 import time
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bendybus.client.aio import calls
 from bendybus.client.aio.management.management_calls import AsyncItemPaged
 from bendybus.client.core import session_link as core
 from bendybus.client.core.connection import SharedConnection
 from bendybus.client.core.session_link import BaseSession
+
+if TYPE_CHECKING:
+    from bendybus.client.aio.receiver import ServiceBusReceiver
 
 
 class ServiceBusSession(BaseSession):
@@ -17,6 +20,8 @@ class ServiceBusSession(BaseSession):
     Every call accepts the session first, if the receiver has not done so yet. Raises
     SessionLockLostError when its lock is lost: then get another receiver of the session.
     """
+
+    _receiver: "ServiceBusReceiver"
 
     async def get_state(self, *, timeout: float | None = None, **kwargs: Any) -> bytes:
         """Return what is kept for the session; None: nothing.

@@ -3,11 +3,11 @@
 import contextlib
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any
 
 from bendybus.client import arguments
 from bendybus.client.aio import calls
 from bendybus.client.core.clients import EntityClient
+from bendybus.client.core.io_thread import Result, Waiter
 from bendybus.client.core.receiver import SETTLE_TIMEOUT_S, BaseReceiver, Settled
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.core.transaction import ROLLBACK_S, BaseTransaction
@@ -65,7 +65,10 @@ class ServiceBusTransaction(BaseTransaction):
         await self._run(lambda: self._link.add(operation, timeout_s), timeout_s)
 
     async def _settle(
-        self, receiver: BaseReceiver, messages: Settled, make: Callable[[Any], Settlement]
+        self,
+        receiver: BaseReceiver,
+        messages: Settled,
+        make: Callable[[Waiter[Outcome]], Settlement],
     ) -> Outcome:
         operation = self._settle_operation(receiver, make)
         index = await self._run(
@@ -73,7 +76,9 @@ class ServiceBusTransaction(BaseTransaction):
         )
         return self._collected(index, receiver, operation, messages)
 
-    async def _run(self, work: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float) -> Any:
+    async def _run(
+        self, work: Callable[[], Coroutine[object, object, Result]], timeout_s: float
+    ) -> Result:
         connection = self._connection
         try:
             return await calls.run(connection, work, timeout_s)

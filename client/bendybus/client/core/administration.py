@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from google.protobuf.message import Message
+
 from bendybus.client import arguments
 from bendybus.client.core import clients, settings, tracing
 from bendybus.client.core.connection import SharedConnection
@@ -57,7 +59,7 @@ class BaseAdministrationClient:
         )
         self._shared.of_loop = self._of_loop
 
-    def _managing(self, request: Any) -> Operation | NoOperation:
+    def _managing(self, request: Message) -> Operation | NoOperation:
         """Return the context manager that creates the span of a call."""
         found = tracing.of(self._shared.settings.tracing, self._shared.settings.target)
         if found is None:
@@ -84,7 +86,7 @@ _TEXTS: Final = (
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def to_rule(name: str, wanted: Any, action: Any) -> management_pb2.Rule:
+def to_rule(name: str, wanted: object, action: object) -> management_pb2.Rule:
     """Return the rule with this filter and action. Raises TypeError, InvalidArgumentError."""
     made = management_pb2.Rule(name=arguments.text("rule_name", name))
     match wanted:
@@ -155,7 +157,7 @@ def _filter(rule: management_pb2.Rule) -> CorrelationRuleFilter | SqlRuleFilter:
             return TrueRuleFilter() if rule.boolean_filter else FalseRuleFilter()
 
 
-def _expression(field: str, text: Any) -> str:
+def _expression(field: str, text: object) -> str:
     if text is None:
         raise arguments.invalid(f"{field}.sql_expression", "is required")
     return arguments.text(f"{field}.sql_expression", text)

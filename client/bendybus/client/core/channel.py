@@ -1,9 +1,11 @@
 """The gRPC channel of a connection: opened when it is needed, with TLS as the bus has it."""
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from bendybus.client.core import settings
 from bendybus.client.core.io_thread import IoThread
@@ -34,6 +36,10 @@ _OPTIONS: Final = (
 _NOT_LISTENING: Final = ("Connection refused", "DNS resolution failed")
 
 
+RequestT = TypeVar("RequestT", bound=Message)
+AnswerT = TypeVar("AnswerT")
+
+
 class Stubs:
     """The stubs of one channel."""
 
@@ -43,6 +49,10 @@ class Stubs:
         self.transaction = transaction_pb2_grpc.TransactionServiceStub(channel)
         self.pipeline = pipeline_pb2_grpc.PipelineServiceStub(channel)
         self.management = management_pb2_grpc.ManagementServiceStub(channel)
+
+
+# A unary method of the bus, by the stubs of the channel that is open.
+Method: TypeAlias = "Callable[[Stubs], grpc.aio.UnaryUnaryMultiCallable[RequestT, AnswerT]]"
 
 
 class Channel:

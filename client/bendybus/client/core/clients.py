@@ -65,7 +65,7 @@ class EntityClient:
         if self._closed:
             raise ValueError(f"{self._name} is closed: get another one from the ServiceBusClient.")
 
-    def _check_tx(self, tx: Any) -> None:
+    def _check_tx(self, tx: object) -> None:
         """Raise TypeError or ValueError unless an operation here can be part of `tx`."""
         check = getattr(tx, "_check_use", None)
         if check is None:

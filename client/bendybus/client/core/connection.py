@@ -9,15 +9,16 @@ import logging
 import random
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
+from google.protobuf.message import Message
 
 from bendybus.client import arguments, exceptions
 from bendybus.client.core import io_thread
-from bendybus.client.core.channel import Channel, Stubs
+from bendybus.client.core.channel import AnswerT, Channel, Method, RequestT, Stubs
 from bendybus.client.core.credentials import Credentials
-from bendybus.client.core.io_thread import IoThread, Waiter
+from bendybus.client.core.io_thread import IoThread, Result, Waiter
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.retry_policy import Outage
 from bendybus.client.core.send_queue import SendLimit
@@ -54,10 +55,23 @@ from bendybus.v1.receiver_pb2 import DeleteMessagesRequest, ReceiveDeferredReque
 from bendybus.v1.sender_pb2 import CancelScheduledMessagesRequest
 from bendybus.wire import frame_forms, statuses
 
+if TYPE_CHECKING:
+    from bendybus.v1 import receiver_pb2, sender_pb2, transaction_pb2
+
+    SendCall = grpc.aio.StreamStreamCall[
+        sender_pb2.SendStreamRequest, sender_pb2.SendStreamResponse
+    ]
+    ReceiveCall = grpc.aio.StreamStreamCall[
+        receiver_pb2.ReceiveStreamRequest, receiver_pb2.ReceiveStreamResponse
+    ]
+    TransactionCall = grpc.aio.StreamStreamCall[
+        transaction_pb2.TransactRequest, transaction_pb2.TransactResponse
+    ]
+
 # Changes with an operation id: the bus does a repeat only once.
 _NAMED: Final = (CancelScheduledMessagesRequest, DeleteMessagesRequest, ReceiveDeferredRequest)
 # Changes without one.
-_DELETIONS: Final[dict[type[Any], type[Any]]] = {
+_DELETIONS: Final[dict[type[Message], Callable[[], Any]]] = {
     DeleteQueueRequest: DeleteQueueResponse,
     DeleteTopicRequest: DeleteTopicResponse,
     DeleteSubscriptionRequest: DeleteSubscriptionResponse,
@@ -94,9 +108,9 @@ class Connection:
         self._answered = False
         self._ready = asyncio.Event()
         self._ready.set()
-        self._calls: set[Any] = set()
+        self._calls: set[grpc.aio.Call] = set()
         # Streams of transactions that have ended.
-        self._idle_transactions: list[Any] = []
+        self._idle_transactions: list[TransactionCall] = []
         self._streams: set[Stream] = set()
         self._receive_streams: weakref.WeakSet[ReceiveStream] = weakref.WeakSet()
         self.send_stream = SendStream(
@@ -121,8 +135,8 @@ class Connection:
 
     def start(
         self,
-        waiter: Waiter,
-        work: Callable[[], Coroutine[Any, Any, Any]],
+        waiter: Waiter[Result],
+        work: Callable[[], Coroutine[object, object, Result]],
         translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
     ) -> None:
         """Run `work` and pass its outcome to `waiter`. On the I/O thread."""
@@ -130,10 +144,10 @@ class Connection:
 
     async def call(
         self,
-        method: Callable[[Stubs], Any],
-        request: Any,
+        method: "Method[RequestT, AnswerT]",
+        request: RequestT,
         timeout_s: float | None = None,
-    ) -> Any:
+    ) -> AnswerT:
         """Make a unary call, with retries. Raises BusError."""
         began = self.io.loop.time()
         deadline = began + (timeout_s or arguments.TIMEOUT_S_DEFAULT)
@@ -156,7 +170,8 @@ class Connection:
                     if recorded is not None:
                         raise recorded from exc
                     if doubtful:
-                        return _DELETIONS[type(request)]()
+                        gone: AnswerT = _DELETIONS[type(request)]()
+                        return gone
                 doubtful = doubtful or (changes and _may_be_done(exc))
                 pause = self.settings.retry.pause_s(failures, exc)
                 in_time = self.io.loop.time() + pause < deadline
@@ -170,7 +185,7 @@ class Connection:
                 pause *= random.uniform(0.8, 1.2)
                 _log.info("client: call failed, retrying in %.1f s: %s", pause, exc.message)
                 await asyncio.sleep(pause)
-                if named:
+                if isinstance(request, _NAMED):
                     # A repeat with the same operation id: the bus does it once.
                     request.age_ms = max(1, round((self.io.loop.time() - began) * 1_000))
 
@@ -215,8 +230,8 @@ class Connection:
 
     async def _finish(
         self,
-        waiter: Waiter,
-        work: Callable[[], Coroutine[Any, Any, Any]],
+        waiter: Waiter[Result],
+        work: Callable[[], Coroutine[object, object, Result]],
         translate: Callable[[BusError], AzureError],
     ) -> None:
         try:
@@ -229,7 +244,9 @@ class Connection:
             waiter.fail(ServiceBusError(f"Internal error of the client: {exc!r}", error=exc))
             raise
 
-    async def _call_once(self, method: Callable[[Stubs], Any], request: Any, left: float) -> Any:
+    async def _call_once(
+        self, method: "Method[RequestT, AnswerT]", request: RequestT, left: float
+    ) -> AnswerT:
         if left <= 0:
             raise ServiceTimeout("The operation timed out before the bus answered.")
         stubs = await self._stubs()
@@ -250,17 +267,17 @@ class Connection:
         finally:
             self._calls.discard(call)
 
-    async def _open_send_stream(self) -> Any:
+    async def _open_send_stream(self) -> "SendCall":
         metadata = await self._credentials.metadata()
         return (await self._stubs()).sender.SendStream(metadata=metadata)
 
-    async def open_receive_stream(self) -> Any:
+    async def open_receive_stream(self) -> "ReceiveCall":
         """Open a stream of a receiver. On the I/O thread."""
         metadata = await self._credentials.metadata()
         metadata = (*(metadata or ()), frame_forms.READS_MERGED, frame_forms.READS_HEADS)
         return (await self._stubs()).receiver.ReceiveStream(metadata=metadata)
 
-    async def open_transaction_stream(self) -> Any:
+    async def open_transaction_stream(self) -> "TransactionCall":
         """Return a stream without a transaction; a fork and `close` end it. On the I/O thread."""
         while self._idle_transactions:
             idle = self._idle_transactions.pop()
@@ -272,7 +289,7 @@ class Connection:
         call.add_done_callback(self._calls.discard)
         return call
 
-    def keep_transaction_stream(self, call: Any) -> None:
+    def keep_transaction_stream(self, call: "TransactionCall") -> None:
         """Keep a stream for the next transaction: opening one costs as much as a commit."""
         idle = self._idle_transactions
         if self._ready.is_set() and not self.closed and len(idle) < _IDLE_TRANSACTIONS_MAX:
@@ -305,12 +322,12 @@ def _is_recorded(error: BusError) -> bool:
     return isinstance(error, PartitionUnavailable) and error.is_recorded
 
 
-def _is_gone(error: BusError, request: Any) -> bool:
+def _is_gone(error: BusError, request: Message) -> bool:
     """Whether an entity that is to be deleted does not exist (any more)."""
     return isinstance(error, EntityNotFound) and type(request) in _DELETIONS
 
 
-def _waits(error: BusError, request: Any) -> bool:
+def _waits(error: BusError, request: Message) -> bool:
     """Whether it is the lease of another pipeline, which is waited for as long as there is time."""
     return isinstance(error, EntityDrained) and isinstance(request, AcquireDrainLeaseRequest)
 

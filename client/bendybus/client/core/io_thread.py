@@ -19,7 +19,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.wire import event_loop
@@ -34,17 +34,21 @@ _PAUSE_TIMEOUT_S: Final = 5.0
 _EXIT_S: Final = 2.5
 
 
-class Waiter(Protocol):
+Result = TypeVar("Result")
+Taken = TypeVar("Taken", contravariant=True)
+
+
+class Waiter(Protocol[Taken]):
     """Gets one outcome, on whichever thread or loop its caller waits."""
 
-    def resolve(self, value: Any) -> None:
+    def resolve(self, value: Taken) -> None:
         """Hand over the result."""
 
     def fail(self, error: BaseException) -> None:
         """Hand over the error."""
 
 
-class Caller(Waiter, Protocol):
+class Caller(Waiter[Taken], Protocol[Taken]):
     """A waiter that may leave before there is an outcome."""
 
     @property
@@ -52,16 +56,17 @@ class Caller(Waiter, Protocol):
         """Whether the caller has stopped waiting."""
 
 
-class ThreadWaiter:
+class ThreadWaiter(Generic[Result]):
     """A thread that waits on a lock. `lost` gets a result that came after the wait."""
 
     __slots__ = ("_claim", "_error", "_lock", "_lost", "_value")
 
-    def __init__(self, lost: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, lost: Callable[[Result], None] | None = None) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
         self._claim = [None]
-        self._value: Any = None
+        # From `resolve` on.
+        self._value: Result
         self._error: BaseException | None = None
         self._lost = lost
 
@@ -70,7 +75,7 @@ class ThreadWaiter:
         """Whether the thread has gone. Before there is an outcome only."""
         return not self._claim
 
-    def resolve(self, value: Any) -> None:
+    def resolve(self, value: Result) -> None:
         """Hand over the result, or to `lost` if the thread has gone."""
         self._value = value
         if self._take():
@@ -84,14 +89,14 @@ class ThreadWaiter:
         if self._take():
             self._lock.release()
 
-    def wait(self, timeout_s: float) -> Any:
+    def wait(self, timeout_s: float) -> Result:
         """Return the result or raise the error. The I/O thread ends the operation in time.
 
         Raises OperationTimeoutError if it does not, MARGIN_S later.
         """
         return self.wait_at_most(timeout_s + MARGIN_S)
 
-    def wait_at_most(self, timeout_s: float) -> Any:
+    def wait_at_most(self, timeout_s: float) -> Result:
         """Return the result or raise the error; OperationTimeoutError when neither comes."""
         try:
             # Where the whole process was suspended, the I/O thread has answers to read first:
@@ -116,13 +121,13 @@ class ThreadWaiter:
         return True
 
 
-class LoopWaiter:
+class LoopWaiter(Generic[Result]):
     """A future of an application's loop. `lost` gets a result that came after a cancellation."""
 
     __slots__ = ("_lost", "_outbox", "future")
 
-    def __init__(self, outbox: "Outbox", lost: Callable[[Any], None] | None = None) -> None:
-        self.future: asyncio.Future[Any] = outbox.future()
+    def __init__(self, outbox: "Outbox", lost: Callable[[Result], None] | None = None) -> None:
+        self.future: asyncio.Future[Result] = outbox.future()
         self._outbox = outbox
         self._lost = lost
 
@@ -131,7 +136,7 @@ class LoopWaiter:
         """Whether the future was cancelled. From any thread."""
         return self.future.cancelled()
 
-    def resolve(self, value: Any) -> None:
+    def resolve(self, value: Result) -> None:
         """Hand over the result, or to `lost` if the future was cancelled."""
         self._outbox.put(self, value, None)
 
@@ -139,7 +144,7 @@ class LoopWaiter:
         """Hand over the error."""
         self._outbox.put(self, None, error)
 
-    async def wait(self, timeout_s: float) -> Any:
+    async def wait(self, timeout_s: float) -> Result:
         """Return the result or raise the error. The I/O thread ends the operation in time."""
         future = self.future
         try:
@@ -149,14 +154,14 @@ class LoopWaiter:
                 self._give_up(future.result())
             raise
 
-    async def wait_at_most(self, timeout_s: float) -> Any:
+    async def wait_at_most(self, timeout_s: float) -> Result:
         """Return the result or raise the error; OperationTimeoutError when neither comes."""
         try:
             return await asyncio.wait_for(self.wait(timeout_s), timeout_s)
         except TimeoutError:
             raise OperationTimeoutError from None
 
-    def settle(self, value: Any, error: BaseException | None) -> None:
+    def settle(self, value: Result, error: BaseException | None) -> None:
         """Resolve the future. On the application's loop."""
         future = self.future
         if future.done():
@@ -167,7 +172,7 @@ class LoopWaiter:
         else:
             future.set_exception(error)
 
-    def _give_up(self, value: Any) -> None:
+    def _give_up(self, value: Result) -> None:
         if self._lost is not None:
             self._lost(value)
 
@@ -180,7 +185,7 @@ class Outbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # Weak: the I/O thread outlives the application's loops, and knows them by their outboxes.
         self._loop = weakref.ref(loop)
-        self._ready: deque[tuple[LoopWaiter, Any, BaseException | None]] = deque()
+        self._ready: deque[tuple[LoopWaiter[Any], Any, BaseException | None]] = deque()
         self._woken = False
 
     def future(self) -> asyncio.Future[Any]:
@@ -189,7 +194,9 @@ class Outbox:
         assert loop is not None, "it is running"
         return loop.create_future()
 
-    def put(self, waiter: LoopWaiter, value: Any, error: BaseException | None) -> None:
+    def put(
+        self, waiter: LoopWaiter[Result], value: Result | None, error: BaseException | None
+    ) -> None:
         """Add an outcome. From any thread."""
         self._ready.append((waiter, value, error))
         if not self._woken:
@@ -244,10 +251,10 @@ class IoThread:
     def __init__(self) -> None:
         self.loop = event_loop.factory()()
         self.owners: weakref.WeakSet[Pausable] = weakref.WeakSet()
-        self._pending: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._pending: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._woken = False
         self._ended = False
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._outboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = (
             weakref.WeakKeyDictionary()
         )
@@ -260,7 +267,7 @@ class IoThread:
         self._thread = threading.Thread(target=self._run, name="bendybus-io", daemon=True)
         self._thread.start()
 
-    def submit(self, function: Callable[..., None], *args: Any) -> None:
+    def submit(self, function: Callable[..., None], *args: object) -> None:
         """Call `function(*args)` on the loop, in order. From any thread.
 
         Raises RuntimeError when the program is ending.
@@ -272,7 +279,7 @@ class IoThread:
             self._woken = True
             self.loop.call_soon_threadsafe(self._drain)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn(self, coroutine: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         """Run `coroutine` as a task that this thread owns. On the loop only."""
         task = self.loop.create_task(coroutine, name=name)
         self._tasks.add(task)
@@ -288,11 +295,11 @@ class IoThread:
                 box = self._outboxes[loop] = Outbox(loop)
         return box
 
-    def loop_waiter(self, lost: Callable[[Any], None] | None = None) -> LoopWaiter:
+    def loop_waiter(self, lost: Callable[[Result], None] | None = None) -> LoopWaiter[Result]:
         """Return a waiter of the running loop; `lost` gets a result whose caller was cancelled."""
         return LoopWaiter(self.outbox(asyncio.get_running_loop()), lost)
 
-    def thread_waiter(self, lost: Callable[[Any], None] | None = None) -> ThreadWaiter:
+    def thread_waiter(self, lost: Callable[[Result], None] | None = None) -> ThreadWaiter[Result]:
         """Return a waiter of the current thread; `lost` gets a result that came too late."""
         return ThreadWaiter(lost)
 
@@ -357,7 +364,7 @@ class IoThread:
             except Exception:  # a boundary: one caller's failure must not take the others along
                 _log.exception("client: %s failed", function)
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("client: task %s died", task.get_name(), exc_info=task.exception())

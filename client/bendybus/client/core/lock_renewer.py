@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.client.core import io_thread
 from bendybus.client.core.connection import Connection
@@ -21,7 +21,11 @@ from bendybus.client.exceptions import (
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.v1 import receiver_pb2
 
-Failure = Callable[[Any, ServiceBusError | None], Any]
+if TYPE_CHECKING:
+    from bendybus.client.core.receiver import BaseReceiver
+
+# Its first argument is a message or a session; that of both surfaces may be awaited.
+Failure = Callable[[Any, ServiceBusError | None], object]
 
 _TICK_S: Final = 0.25
 _TIMEOUT_S: Final = 30.0
@@ -52,7 +56,7 @@ class Renewal:
         self.message = message
         self.fail = fail
         # Keeps the receiver from being garbage-collected while its locks are renewed.
-        self.receiver: Any = None
+        self.receiver: BaseReceiver | None = None
         now = time.monotonic()
         self.end_s = now + duration_s
         self.lock_s = self._lock_left_s()
@@ -72,7 +76,7 @@ class Renewal:
         """Note the new expiry."""
         self.message._locked_until_ms = outcome.locked_until_ms
 
-    def ask(self, waiter: Waiter) -> bool:
+    def ask(self, waiter: Waiter[Outcome]) -> bool:
         """Ask for the renewal of this lock alone; False if it goes with others in a frame."""
         return False
 
@@ -224,12 +228,12 @@ class SessionRenewal(Renewal):
                 outcome.locked_until_ms, outcome.lock_remaining_ms, self.asked_s
             )
 
-    def ask(self, waiter: Waiter) -> bool:
+    def ask(self, waiter: Waiter[Outcome]) -> bool:
         """Ask for the renewal."""
         request: receiver_pb2.RenewSessionLockRequest = self.message._renew_request()
 
         async def renew() -> Outcome:
-            answer: Any = await self._connection.call(
+            answer = await self._connection.call(
                 lambda stubs: stubs.receiver.RenewSessionLock, request, _TIMEOUT_S
             )
             return Outcome((), answer.locked_until_ms, answer.lock_remaining_ms)
@@ -258,7 +262,7 @@ class BaseLockRenewer:
 
     def register(
         self,
-        receiver: Any,
+        receiver: "BaseReceiver",
         renewable: ServiceBusReceivedMessage | BaseSession,
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: Failure | None = None,

@@ -108,7 +108,7 @@ class PendingReceive:
         "waiter",
     )
 
-    def __init__(self, max_messages: int, wait_s: float, waiter: Waiter) -> None:
+    def __init__(self, max_messages: int, wait_s: float, waiter: Waiter[list[BatchSlice]]) -> None:
         self.max_messages = max_messages
         self.wait_s = wait_s
         self.waiter = waiter

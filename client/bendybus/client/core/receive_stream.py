@@ -86,7 +86,7 @@ class ReceiveStream:
         holds = holds or (self.session is not None and self.session.ready)
         return self._opened and not self._closed and bool(holds)
 
-    def open_session(self, waiter: Waiter) -> None:
+    def open_session(self, waiter: Waiter[None]) -> None:
         """Let a caller wait until the session is locked."""
         assert self.session is not None
         if self._closing:
@@ -95,7 +95,7 @@ class ReceiveStream:
         self.session.open(waiter, self._loop)
         self.stream.wake()
 
-    def forget_session(self, waiter: Waiter) -> None:
+    def forget_session(self, waiter: Waiter[None]) -> None:
         """Give up the session, if a caller that has gone was the last one that it is for."""
         assert self.session is not None
         if not self._closing:

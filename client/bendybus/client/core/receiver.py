@@ -4,7 +4,7 @@ import uuid
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.core import io_thread, session_link, tracing
@@ -28,6 +28,9 @@ from bendybus.domain import limits
 from bendybus.domain.message_state import MessageState
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import batch_deletes
+
+if TYPE_CHECKING:
+    from bendybus.client.core.lock_renewer import BaseLockRenewer
 
 DEFAULT_WAIT_S: Final = 60.0
 SETTLE_TIMEOUT_S: Final = 60.0
@@ -65,7 +68,7 @@ class BaseReceiver(EntityClient):
         subscription_name: str | None = None,
         receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
         max_wait_time: float | None = None,
-        auto_lock_renewer: Any | None = None,
+        auto_lock_renewer: "BaseLockRenewer | None" = None,
         prefetch_count: int = 0,
         **kwargs: Any,
     ) -> None:
@@ -179,7 +182,7 @@ class BaseReceiver(EntityClient):
             found = self._background = BackgroundSettlements(io)
         return found
 
-    def _check_settling(self, message: Any, disposition: Any) -> None:
+    def _check_settling(self, message: object, disposition: receiver_pb2.Disposition) -> None:
         action = _ACTIONS[disposition]
         self._check_live()
         if not isinstance(message, ServiceBusReceivedMessage):
@@ -202,9 +205,9 @@ class BaseReceiver(EntityClient):
 
     def _settlement(
         self,
-        message: Any,
-        disposition: Any,
-        waiter: Waiter,
+        message: ServiceBusReceivedMessage,
+        disposition: receiver_pb2.Disposition,
+        waiter: Waiter[Outcome],
         *,
         reason: str | None = None,
         description: str | None = None,
@@ -229,12 +232,15 @@ class BaseReceiver(EntityClient):
             self._steps.ask_with(settlement, (message,))
         return settlement
 
-    def _back_in_session(self, disposition: Any) -> bool:
+    def _back_in_session(self, disposition: receiver_pb2.Disposition) -> bool:
         """Whether nothing is asked for before a settlement is done, since it comes again first."""
         return self._by_session and session_link.returns(disposition)
 
     def _settlement_of_all(
-        self, messages: Sequence[Any], waiter: Waiter, disposition: Any = COMPLETE
+        self,
+        messages: Sequence[ServiceBusReceivedMessage],
+        waiter: Waiter[Outcome],
+        disposition: receiver_pb2.Disposition = COMPLETE,
     ) -> Settlement:
         for message in messages:
             self._check_settling(message, disposition)

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from bendybus.client import exceptions
 from bendybus.client.core.io_thread import Caller, Waiter
@@ -53,7 +53,7 @@ class Unit:
         self,
         entity_path: str,
         columns: Columns,
-        waiter: Caller,
+        waiter: Caller[list[int] | None],
         timeout_s: float,
         *,
         numbers: bool = False,
@@ -246,7 +246,7 @@ class SendLimit:
         self._lock = threading.Lock()
         self._messages_max, self._bytes_max = messages_max, bytes_max
         self._messages = self._bytes = 0
-        self._waiting: deque[tuple[int, int, Waiter]] = deque()
+        self._waiting: deque[tuple[int, int, Waiter[None]]] = deque()
 
     def try_acquire(self, messages: int, size_bytes: int) -> bool:
         """Take room if there is enough and no caller waits for it. One unit always fits."""
@@ -257,13 +257,13 @@ class SendLimit:
             self._bytes += size_bytes
             return True
 
-    def wait(self, messages: int, size_bytes: int, waiter: Waiter) -> None:
+    def wait(self, messages: int, size_bytes: int, waiter: Waiter[None]) -> None:
         """Resolve `waiter` once room is taken for it."""
         with self._lock:
             self._waiting.append((messages, size_bytes, waiter))
         self._admit()
 
-    def cancel(self, waiter: Waiter) -> None:
+    def cancel(self, waiter: Waiter[None]) -> None:
         """Stop waiting: the caller timed out. Does nothing if room was taken for it already."""
         with self._lock:
             kept = [entry for entry in self._waiting if entry[2] is not waiter]
@@ -280,7 +280,7 @@ class SendLimit:
         self._admit()
 
     def _admit(self) -> None:
-        admitted: list[Any] = []
+        admitted: list[Waiter[None]] = []
         with self._lock:
             while self._waiting and self._fits(*self._waiting[0][:2]):
                 messages, size_bytes, waiter = self._waiting.popleft()

@@ -80,7 +80,7 @@ class BaseSender(EntityClient):
     def _unit(
         self,
         columns: Columns,
-        waiter: Caller,
+        waiter: Caller[list[int] | None],
         timeout_s: float,
         *,
         numbers: bool = False,

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.client import arguments, exceptions
 from bendybus.client.core.io_thread import Waiter
@@ -26,6 +26,9 @@ from bendybus.domain import lock_token
 from bendybus.domain.errors import BusError, ServiceTimeout, SessionLockLost
 from bendybus.v1 import receiver_pb2
 from bendybus.v1.receiver_pb2 import CloseSession, OpenReceiver
+
+if TYPE_CHECKING:
+    from bendybus.client.core.receiver import BaseReceiver
 
 _PAGE_SIZE: Final = 1_000
 # The bus answers at the end of a wait; this is how long its answer may take to get here.
@@ -61,19 +64,19 @@ def list_request(path: str, token: str, after_ms: int) -> receiver_pb2.ListSessi
     )
 
 
-def of(receiver: Any, retry: RetryPolicy) -> "SessionLink | None":
+def of(receiver: "BaseReceiver", retry: RetryPolicy) -> "SessionLink | None":
     """Return the session of a receiver, if it is to have one."""
     if not receiver._by_session:
         return None
     return SessionLink(receiver._session_id, _wait_s(receiver), retry)
 
 
-def opens_within_s(receiver: Any) -> float:
+def opens_within_s(receiver: "BaseReceiver") -> float:
     """Return how long the I/O thread may take to lock the session of a receiver."""
     return _wait_s(receiver) + GRACE_S
 
 
-def _wait_s(receiver: Any) -> float:
+def _wait_s(receiver: "BaseReceiver") -> float:
     return float(receiver._max_wait_time or WAIT_S_DEFAULT)
 
 
@@ -103,10 +106,10 @@ class SessionLink:
         # No caller waits for the session any more: it is given up, should it be locked.
         self._withdrawn = False
         # Callers that were told of the lock, until the session is used.
-        self._told: list[Waiter] = []
+        self._told: list[Waiter[None]] = []
         # Lock tokens of messages that are not settled.
         self._held: set[bytes] = set()
-        self._waiters: list[Waiter] = []
+        self._waiters: list[Waiter[None]] = []
         self._deadline_s = 0.0
         self._failures = 0
         self._error: BusError | None = None
@@ -124,7 +127,7 @@ class SessionLink:
         """Whether the session is locked, as far as is known. From any thread."""
         return bool(self.token) and self.lost is None and not self._withdrawn
 
-    def open(self, waiter: Waiter, loop: asyncio.AbstractEventLoop) -> None:
+    def open(self, waiter: Waiter[None], loop: asyncio.AbstractEventLoop) -> None:
         """Let a caller wait until the session is locked."""
         if self.lost is not None:
             waiter.fail(exceptions.from_bus_error(self.lost))
@@ -169,7 +172,7 @@ class SessionLink:
         for waiter in waiters:
             waiter.resolve(None)
 
-    def leave(self, waiter: Waiter, *, open_sent: bool) -> None:
+    def leave(self, waiter: Waiter[None], *, open_sent: bool) -> None:
         """Forget a caller that has gone; without callers there is to be no lock."""
         waiting = waiter in self._waiters
         if waiting:
@@ -297,7 +300,11 @@ class _Settling:
     """The waiter of a settlement in a session."""
 
     def __init__(
-        self, link: SessionLink, settlement: Settlement, waiter: Waiter, done: Callable[[], None]
+        self,
+        link: SessionLink,
+        settlement: Settlement,
+        waiter: Waiter[Outcome],
+        done: Callable[[], None],
     ) -> None:
         self._link = link
         # All of them: a repeat is of fewer.
@@ -326,7 +333,7 @@ class _Settling:
 class BaseSession:
     """The base of the sessions of both surfaces, which differ in how they wait."""
 
-    def __init__(self, session_id: str | None, receiver: Any) -> None:
+    def __init__(self, session_id: str | None, receiver: "BaseReceiver") -> None:
         self._wanted = session_id
         self._receiver = receiver
         # Set by an AutoLockRenewer whose renewals failed.

@@ -9,7 +9,7 @@ bound waits. Their failures are kept until a flush reports them.
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from bendybus.client import exceptions
 from bendybus.client.core.io_thread import IoThread, Waiter
@@ -68,9 +68,9 @@ class Settlement:
 
     def __init__(
         self,
-        disposition: Any,
+        disposition: receiver_pb2.Disposition,
         tokens: bytes,
-        waiter: Waiter,
+        waiter: "Waiter[Outcome]",
         timeout_s: float,
         *,
         changed_properties: message_pb2.ValueMap | None = None,
@@ -387,7 +387,7 @@ def _parts(whole: Settlement) -> list[Settlement]:
 class NoWaiter:
     """Takes an outcome that no caller waits for: locks end by themselves."""
 
-    def resolve(self, value: Any) -> None:
+    def resolve(self, value: object) -> None:
         """Do nothing."""
 
     def fail(self, error: BaseException) -> None:
@@ -413,7 +413,7 @@ class BackgroundSettlements:
         self._failures: list[Failure] = []
         self._failed = 0
         # (how many may be pending, who waits for that)
-        self._waiting: list[tuple[int, Waiter]] = []
+        self._waiting: list[tuple[int, Waiter[None]]] = []
 
     @property
     def full(self) -> bool:
@@ -425,7 +425,7 @@ class BackgroundSettlements:
         with self._lock:
             self._pending += len(messages)
 
-    def wait(self, pending_max: int, waiter: Waiter) -> None:
+    def wait(self, pending_max: int, waiter: Waiter[None]) -> None:
         """Resolve `waiter` as soon as no more than `pending_max` are pending."""
         with self._lock:
             if self._pending > pending_max:
@@ -442,7 +442,7 @@ class BackgroundSettlements:
 
     def done(self, messages: Messages, errors: Sequence[tuple[int, ServiceBusError]]) -> None:
         """Note an outcome."""
-        ready: list[Waiter] = []
+        ready: list[Waiter[None]] = []
         with self._lock:
             self._pending -= len(messages)
             for index, error in errors:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import grpc
+from google.protobuf.message import Message
 
 from bendybus.client.core.retry_policy import Moved, Outage, RetryPolicy, counted
 from bendybus.domain.errors import (
@@ -68,12 +69,12 @@ class Owner(Protocol):
     """Provides the requests of a stream, and handles its responses."""
 
     async def open_call(self) -> Any:
-        """Return a new call of the stream."""
+        """Return a new call of the stream, of grpc.aio."""
 
     def has_work(self) -> bool:
         """Whether there is a reason to have the stream open."""
 
-    def next_request(self) -> Any | None:
+    def next_request(self) -> Message | None:
         """Return what to write now, or None; asked again after `Stream.wake`."""
 
     def handle(self, response: Any) -> None:
@@ -259,7 +260,7 @@ class Stream:
             self.merges = frame_forms.merged_read_by(metadata)
             self.reads_heads = frame_forms.heads_read_by(metadata)
             self.request_bytes_max = streams.request_limit_of(metadata)
-            waiting: deque[Any] = deque()
+            waiting: deque[Message] = deque()
             while not self._moving:
                 request = waiting.popleft() if waiting else self._owner.next_request()
                 if request is None:
@@ -278,7 +279,7 @@ class Stream:
             self._writer_error = exc
             call.cancel()
 
-    def _next(self, bytes_max: int, waiting: deque[Any]) -> Any | None:
+    def _next(self, bytes_max: int, waiting: deque[Message]) -> Message | None:
         """Return what goes in the same frame; what is too large for it waits for the next one."""
         request = None if waiting or self._moving else self._owner.next_request()
         if request is not None and request.ByteSize() > bytes_max:

@@ -14,7 +14,7 @@ messages a receive is linked to.
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,8 +23,9 @@ from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.v1 import message_pb2, receiver_pb2
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Link, Tracer, TracerProvider
+    from opentelemetry.trace import Link, Span, Tracer, TracerProvider
 
+    from bendybus.client.core.receiver import Settled
     from bendybus.client.core.settlements import Outcome
     from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 
@@ -102,7 +103,7 @@ class Tracing:
         self._tracer = tracer
         host, _, port = target.rpartition(":")
         host = host.strip("[]")
-        self._about: dict[str, Any] = {
+        self._about: dict[str, str | int] = {
             "messaging.system": "servicebus",
             "server.address": host,
             "server.port": int(port),
@@ -131,7 +132,9 @@ class Tracing:
         """Return the operation of receiving or peeking; its `of` links the messages."""
         return Operation(self, name, entity, "receive")
 
-    def settling(self, entity: str, disposition: Any, messages: Any) -> "Operation":
+    def settling(
+        self, entity: str, disposition: receiver_pb2.Disposition, messages: "Settled"
+    ) -> "Operation":
         """Return the operation of settling a message, or a list of messages."""
         name = _SETTLEMENTS[disposition]
         made = Operation(self, name, entity, None if name == "renew" else "settle")
@@ -148,7 +151,7 @@ class Tracing:
         """Return an operation of an administration client."""
         return Operation(self, name, entity, None, prefix="ServiceBusAdministrationClient")
 
-    def attributes(self, entity: str | None, name: str, kind: str | None) -> dict[str, Any]:
+    def attributes(self, entity: str | None, name: str, kind: str | None) -> dict[str, str | int]:
         """Return the attributes of a span, by the semantic conventions for messaging."""
         made = {**self._about, "messaging.operation.name": name}
         if kind is not None:
@@ -157,7 +160,7 @@ class Tracing:
             made["messaging.destination.name"] = entity
         return made
 
-    def begin(self, name: str, **options: Any) -> Any:
+    def begin(self, name: str, **options: Any) -> "Span":
         """Start a span; its parent is the current one."""
         return self._tracer.start_span(name, **options)
 
@@ -322,7 +325,7 @@ class NoOperation:
 NO_OPERATION: Final = NoOperation()
 
 
-def _properties(span: Any) -> bytes:
+def _properties(span: "Span") -> bytes:
     """Return the context of a span as the application properties of a serialised Message.
 
     Appended to another one it adds to its properties: Protocol Buffers merge maps.
@@ -342,7 +345,7 @@ def _properties(span: Any) -> bytes:
     return made.SerializeToString()
 
 
-def _carrier(properties: Any) -> dict[str, str]:
+def _carrier(properties: Mapping[str | bytes, Any]) -> dict[str, str]:
     """Return the trace context in the application properties of a message."""
     parent = _text(properties, TRACEPARENT) or _text(properties, DIAGNOSTIC_ID)
     if not parent:
@@ -351,7 +354,7 @@ def _carrier(properties: Any) -> dict[str, str]:
     return {TRACEPARENT: parent, TRACESTATE: state} if state else {TRACEPARENT: parent}
 
 
-def _text(properties: Any, name: str) -> str:
+def _text(properties: Mapping[str | bytes, Any], name: str) -> str:
     value = properties.get(name)
     if value is None:
         value = properties.get(name.encode())

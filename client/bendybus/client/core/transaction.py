@@ -2,13 +2,14 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from bendybus.client import arguments
 from bendybus.client.core import receiver as receivers
 from bendybus.client.core import session_link
 from bendybus.client.core.clients import EntityClient
 from bendybus.client.core.connection import Connection, SharedConnection
+from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement
@@ -16,7 +17,7 @@ from bendybus.client.core.transaction_link import State, TransactionLink
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
-from bendybus.v1 import transaction_pb2
+from bendybus.v1 import receiver_pb2, transaction_pb2
 
 # How much longer than its own deadline an operation is waited for.
 ROLLBACK_S: Final = 10.0
@@ -31,9 +32,11 @@ class BaseTransaction:
         self._connection = connection = shared.get()
         self._link = TransactionLink(connection, connection.settings.retry)
         # By index of the operation: what it settles, to be noted at the commit.
-        self._settled: dict[int, tuple[Any, Sequence[ServiceBusReceivedMessage]]] = {}
+        self._settled: dict[
+            int, tuple[receiver_pb2.Disposition, Sequence[ServiceBusReceivedMessage]]
+        ] = {}
         # What it settles of sessions: the stream of each receiver, how, and which tokens.
-        self._in_sessions: list[tuple[ReceiveStream, Any, bytes]] = []
+        self._in_sessions: list[tuple[ReceiveStream, receiver_pb2.Disposition, bytes]] = []
         # One that is garbage-collected is rolled back.
         weakref.finalize(self, _end, connection, self._link).atexit = False
 
@@ -64,7 +67,7 @@ class BaseTransaction:
         return operation
 
     def _settle_operation(
-        self, receiver: BaseReceiver, make: Callable[[Any], Settlement]
+        self, receiver: BaseReceiver, make: Callable[[Waiter[Outcome]], Settlement]
     ) -> transaction_pb2.TransactionOperation:
         settlement = make(NoWaiter())
         return transaction_pb2.TransactionOperation(

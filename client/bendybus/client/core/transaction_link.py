@@ -211,7 +211,9 @@ class TransactionLink:
             request.commit.age_ms = max(1, round((_now() - self._doubtful_s) * 1_000))
         return request
 
-    async def _exchange(self, request: Request, deadline_s: float) -> Any:
+    async def _exchange(
+        self, request: Request, deadline_s: float
+    ) -> transaction_pb2.TransactResponse:
         """Write a request, return the answer; opens the stream when there is none.
 
         Raises BusError; the stream is gone then. Moved: the bus closed it cleanly.
@@ -226,7 +228,8 @@ class TransactionLink:
                     await self._call.write(request)
                 answer = await self._call.read()
             if answer is not grpc.aio.EOF:
-                return answer
+                found: transaction_pb2.TransactResponse = answer
+                return found
             await self._check_ending()
             raise AssertionError("a stream that has ended has a status")
         except BusError as error:

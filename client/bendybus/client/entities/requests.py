@@ -4,6 +4,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from google.protobuf.message import Message
+
 from bendybus.client import arguments
 from bendybus.client.entities import descriptions
 from bendybus.domain.entity_kind import EntityKind
@@ -55,12 +57,12 @@ def rule_of(topic: str, subscription: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def topic_name(name: Any) -> str:
+def topic_name(name: object) -> str:
     """Return the name of the topic whose subscriptions are listed."""
     return arguments.text("topic_name", name)
 
 
-def path_of(request: Any) -> str | None:
+def path_of(request: Message) -> str | None:
     """Return the path of the entity that a request is about; None: it is about no single one."""
     topic = getattr(request, "topic_name", None)
     whole = getattr(request, "entity_path", None)

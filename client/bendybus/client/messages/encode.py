@@ -126,7 +126,7 @@ class ServiceBusMessageBatch:
         return self
 
     @message.setter
-    def message(self, value: Any) -> None:
+    def message(self, value: object) -> None:
         raise AttributeError("message: the batch cannot be replaced; create another batch")
 
     def add_message(
@@ -161,7 +161,7 @@ def encode(message: ServiceBusMessage) -> tuple[bytes, bytes]:
     return _encode_slowly(message)
 
 
-def columns_of(given: Any, spans: "MessageSpans | None" = None) -> Columns | None:
+def columns_of(given: object, spans: "MessageSpans | None" = None) -> Columns | None:
     """Return the columns of an argument of `send_messages`; None if it is empty."""
     if type(given) is ServiceBusMessage:
         columns = Columns(spans)
@@ -176,7 +176,7 @@ def columns_of(given: Any, spans: "MessageSpans | None" = None) -> Columns | Non
     return columns if columns.messages else None
 
 
-def messages_of(given: Any) -> Iterator[ServiceBusMessage]:
+def messages_of(given: object) -> Iterator[ServiceBusMessage]:
     """Yield the messages in a message, a mapping, or an iterable of them."""
     if isinstance(given, (ServiceBusMessage, AmqpAnnotatedMessage, Mapping)):
         yield as_message(given)
@@ -189,7 +189,7 @@ def messages_of(given: Any) -> Iterator[ServiceBusMessage]:
         )
 
 
-def as_message(given: Any) -> ServiceBusMessage:
+def as_message(given: object) -> ServiceBusMessage:
     """Return a message from a message, a mapping of arguments, or an AmqpAnnotatedMessage."""
     if isinstance(given, ServiceBusMessage):
         return given

@@ -9,8 +9,8 @@ from typing import Any, Final
 from bendybus.client import arguments
 from bendybus.client.core import io_thread, receiver, session_link, settlements
 from bendybus.client.core import receiver as core
-from bendybus.client.core.io_thread import ThreadWaiter
-from bendybus.client.core.pending_receive import PendingReceive
+from bendybus.client.core.io_thread import ThreadWaiter, Waiter
+from bendybus.client.core.pending_receive import BatchSlice, PendingReceive
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import BackgroundSettlements, Failures, Outcome, Settlement
 from bendybus.client.messages.enums import ServiceBusMessageState
@@ -48,7 +48,7 @@ class SettlingReceiver(BaseReceiver):
     def _settle(
         self,
         messages: Settled,
-        make: Callable[[Any], Settlement],
+        make: Callable[[Waiter[Outcome]], Settlement],
         tx: ServiceBusTransaction | None = None,
     ) -> Outcome:
         background = self._in_background()
@@ -60,7 +60,7 @@ class SettlingReceiver(BaseReceiver):
         self,
         background: BackgroundSettlements,
         messages: Settled,
-        make: Callable[[Any], Settlement],
+        make: Callable[[Waiter[Outcome]], Settlement],
     ) -> Outcome:
         listed = [messages] if isinstance(messages, ServiceBusReceivedMessage) else list(messages)
         settlement = make(settlements.Pending(background, listed))
@@ -75,24 +75,23 @@ class SettlingReceiver(BaseReceiver):
     def _settle_now(
         self,
         messages: Settled,
-        make: Callable[[ThreadWaiter], Settlement],
+        make: Callable[[Waiter[Outcome]], Settlement],
         tx: ServiceBusTransaction | None = None,
     ) -> Outcome:
         if tx is not None:
             self._check_tx(tx)
             return tx._settle(self, messages, make)
-        waiter = self._shared.get().io.thread_waiter()
+        waiter: ThreadWaiter[Outcome] = self._shared.get().io.thread_waiter()
         settlement = make(waiter)
         if self._tracing is None:
             return self._settled(settlement, waiter)
         with self._tracing.settling(self.entity_path, settlement.disposition, messages) as found:
             return found.outcome(self._settled(settlement, waiter))
 
-    def _settled(self, settlement: Settlement, waiter: ThreadWaiter) -> Outcome:
+    def _settled(self, settlement: Settlement, waiter: ThreadWaiter[Outcome]) -> Outcome:
         stream = self._receive_stream()
         self._shared.get().io.submit(stream.settle, settlement)
-        outcome: Outcome = waiter.wait(settlement.timeout_s)
-        return outcome
+        return waiter.wait(settlement.timeout_s)
 
     def _confirm(self) -> Failures:
         """Wait for the settlements in the background; return what was not settled."""
@@ -109,7 +108,7 @@ class SettlingReceiver(BaseReceiver):
         return ([], 0) if ended else self._confirm()
 
     def _settled_up_to(self, background: BackgroundSettlements, pending_max: int) -> None:
-        waiter = self._shared.get().io.thread_waiter()
+        waiter: ThreadWaiter[None] = self._shared.get().io.thread_waiter()
         background.wait(pending_max, waiter)
         waiter.wait(core.FLUSH_S)
 
@@ -417,7 +416,9 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
             return ready
         stream = self._receive_stream()
         io = self._shared.get().io
-        waiter = io.thread_waiter(lost=lambda slices: io.submit(stream.put_back, slices))
+        waiter: ThreadWaiter[list[BatchSlice]] = io.thread_waiter(
+            lost=lambda slices: io.submit(stream.put_back, slices)
+        )
         pending = PendingReceive(count, wait_s, waiter)
         io.submit(stream.receive, pending)
         try:
@@ -436,7 +437,7 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         if stream.session is not None and stream.session.ready:
             return
         io = self._shared.get().io
-        waiter = io.thread_waiter()
+        waiter: ThreadWaiter[None] = io.thread_waiter()
         io.submit(stream.open_session, waiter)
         try:
             waiter.wait(session_link.opens_within_s(self))

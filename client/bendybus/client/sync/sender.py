@@ -7,6 +7,7 @@ from typing import Any
 
 from bendybus.client import arguments
 from bendybus.client.core.connection import Connection
+from bendybus.client.core.io_thread import ThreadWaiter
 from bendybus.client.core.sender import LIMITS_S, BaseSender
 from bendybus.client.exceptions import OperationTimeoutError, ServiceBusError
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
@@ -141,19 +142,20 @@ class ServiceBusSender(BaseSender):
         given: bool = False,
     ) -> list[int] | None:
         connection = self._shared.get()
-        waiter = connection.io.thread_waiter()
+        waiter: ThreadWaiter[list[int] | None] = connection.io.thread_waiter()
         unit = self._unit(columns, waiter, timeout_s, numbers=numbers, split=split, given=given)
         if not connection.send_limit.try_acquire(len(columns.messages), columns.size_bytes):
             _wait_for_room(connection, columns, timeout_s)
         connection.io.submit(connection.send_stream.send, unit)
-        found: list[int] | None = waiter.wait(timeout_s)
-        return found
+        return waiter.wait(timeout_s)
 
 
 def _wait_for_room(connection: Connection, columns: Columns, timeout_s: float) -> None:
     count, size = len(columns.messages), columns.size_bytes
     limit = connection.send_limit
-    waiter = connection.io.thread_waiter(lost=lambda _: limit.release(count, size))
+    waiter: ThreadWaiter[None] = connection.io.thread_waiter(
+        lost=lambda _: limit.release(count, size)
+    )
     limit.wait(count, size, waiter)
     try:
         waiter.wait_at_most(timeout_s)

@@ -3,13 +3,16 @@
 
 import time
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bendybus.client.core import session_link as core
 from bendybus.client.core.connection import SharedConnection
 from bendybus.client.core.session_link import BaseSession
 from bendybus.client.sync import calls
 from bendybus.client.sync.management.management_calls import ItemPaged
+
+if TYPE_CHECKING:
+    from bendybus.client.sync.receiver import ServiceBusReceiver
 
 
 class ServiceBusSession(BaseSession):
@@ -18,6 +21,8 @@ class ServiceBusSession(BaseSession):
     Every call accepts the session first, if the receiver has not done so yet. Raises
     SessionLockLostError when its lock is lost: then get another receiver of the session.
     """
+
+    _receiver: "ServiceBusReceiver"
 
     def get_state(self, *, timeout: float | None = None, **kwargs: Any) -> bytes:
         """Return what is kept for the session; None: nothing.

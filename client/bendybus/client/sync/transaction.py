@@ -4,10 +4,10 @@
 import contextlib
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any
 
 from bendybus.client import arguments
 from bendybus.client.core.clients import EntityClient
+from bendybus.client.core.io_thread import Result, Waiter
 from bendybus.client.core.receiver import SETTLE_TIMEOUT_S, BaseReceiver, Settled
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.core.transaction import ROLLBACK_S, BaseTransaction
@@ -66,13 +66,18 @@ class ServiceBusTransaction(BaseTransaction):
         self._run(lambda: self._link.add(operation, timeout_s), timeout_s)
 
     def _settle(
-        self, receiver: BaseReceiver, messages: Settled, make: Callable[[Any], Settlement]
+        self,
+        receiver: BaseReceiver,
+        messages: Settled,
+        make: Callable[[Waiter[Outcome]], Settlement],
     ) -> Outcome:
         operation = self._settle_operation(receiver, make)
         index = self._run(lambda: self._link.add(operation, SETTLE_TIMEOUT_S), SETTLE_TIMEOUT_S)
         return self._collected(index, receiver, operation, messages)
 
-    def _run(self, work: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float) -> Any:
+    def _run(
+        self, work: Callable[[], Coroutine[object, object, Result]], timeout_s: float
+    ) -> Result:
         connection = self._connection
         try:
             return calls.run(connection, work, timeout_s)
