@@ -40,7 +40,7 @@ class Bus:
     """A receive stream, and the front end at its other end."""
 
     def __init__(self) -> None:
-        async def never() -> None:
+        async def never() -> Any:
             await asyncio.Event().wait()
 
         opening = receiver_pb2.OpenReceiver(receive_mode=receiver_pb2.RECEIVE_MODE_PEEK_LOCK)

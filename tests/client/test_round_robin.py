@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_messages_with_a_key_do_not_count_where_others_are_dealt() -> None:
 @pytest.mark.requirement("R29")
 async def test_a_repeat_of_some_units_is_dealt_like_the_first_try() -> None:
     loop = asyncio.get_running_loop()
-    rules = send_stream.SendStream(lambda: None, loop, RetryPolicy(), SendLimit())
+    rules = send_stream.SendStream(_never, loop, RetryPolicy(), SendLimit())
     for unit in units_of(40):
         rules.send(unit)
     first = rules.next_request()
@@ -99,3 +100,7 @@ async def test_a_repeat_of_some_units_is_dealt_like_the_first_try() -> None:
     assert (again.request.lane, again.request.run) == (first.lane, first.run)
     assert first.run == 2
     await rules.close()
+
+
+async def _never() -> Any:
+    raise AssertionError

@@ -120,7 +120,7 @@ async def test_a_cancelled_send_that_was_not_written_is_never_sent(
 
 async def test_each_unit_of_a_frame_has_its_own_deadline() -> None:
     loop = asyncio.get_running_loop()
-    rules = send_stream.SendStream(lambda: None, loop, RetryPolicy(), SendLimit())
+    rules = send_stream.SendStream(_never, loop, RetryPolicy(), SendLimit())
     early, later = (Outcome(), Outcome())
     for waiter, deadline_s in ((early, 0.1), (later, 5.0)):
         columns = Columns()
@@ -265,3 +265,7 @@ async def test_callers_wait_when_there_is_no_room(
     sender.target._shared.get().send_limit.release(1, 1)
     await sender.send_messages(ServiceBusMessage("b"))
     assert len(fake.frames) == 1
+
+
+async def _never() -> Any:
+    raise AssertionError

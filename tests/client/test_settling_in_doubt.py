@@ -128,7 +128,7 @@ def test_a_front_end_that_would_ignore_a_delay_is_not_sent_one() -> None:
 async def test_a_delay_waits_for_what_the_front_end_says_of_itself() -> None:
     for knows in (False, True):
         stream = ReceiveStream(
-            lambda: None,
+            _never,
             asyncio.get_running_loop(),
             RetryPolicy(total=0),
             receiver_pb2.OpenReceiver(entity_path="q"),
@@ -143,3 +143,7 @@ async def test_a_delay_waits_for_what_the_front_end_says_of_itself() -> None:
         assert (stream.next_request() is not None) is knows
         assert isinstance(settlement.waiter, Waiter)
         assert (settlement.waiter.error is None) is knows
+
+
+async def _never() -> Any:
+    raise AssertionError

@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 from bendybus.client import arguments
 from bendybus.client.aio import calls
 from bendybus.client.core import partitions
+from bendybus.client.core.channel import AnswerT, Method, RequestT
 from bendybus.client.core.clients import EntityClient
 from bendybus.client.core.partitions import (
     EntityPartitions,
@@ -46,11 +47,13 @@ class _PipelineClient(EntityClient):
         if self._owns_connection:
             await calls.close(self._shared)
 
-    async def _call(self, method: str, request: Any, timeout: float | None) -> Any:
+    async def _call(
+        self, method: "Method[RequestT, AnswerT]", request: RequestT, timeout: float | None
+    ) -> AnswerT:
         self._check_live()
         return await calls.call(
             self._shared.get(),
-            lambda stubs: getattr(stubs.pipeline, method),
+            method,
             request,
             arguments.timeout(timeout),
         )
@@ -99,7 +102,9 @@ class PartitionBrowser(_PipelineClient):
         `timeout`: seconds, 60 if None.
         """
         answer = await self._call(
-            "DescribePartitions", partitions.describe_request(self.entity_path), timeout
+            lambda stubs: stubs.pipeline.DescribePartitions,
+            partitions.describe_request(self.entity_path),
+            timeout,
         )
         return partitions.described(answer)
 
@@ -127,7 +132,9 @@ class PartitionBrowser(_PipelineClient):
         )
         request.states.extend(partitions.state_numbers(states))
         request.without_bodies = not bodies
-        return partitions.page(await self._call("BrowsePartition", request, timeout))
+        return partitions.page(
+            await self._call(lambda stubs: stubs.pipeline.BrowsePartition, request, timeout)
+        )
 
     async def sequence_number_at(
         self, partition: int, enqueued_time_utc: datetime, *, timeout: float | None = None
@@ -138,8 +145,10 @@ class PartitionBrowser(_PipelineClient):
         dead letters, whose times do not rise: before the first one from that time or later.
         """
         request = partitions.number_request(self.entity_path, partition, enqueued_time_utc)
-        answer = await self._call("GetSequenceNumberAt", request, timeout)
-        return int(answer.after)
+        answer = await self._call(
+            lambda stubs: stubs.pipeline.GetSequenceNumberAt, request, timeout
+        )
+        return answer.after
 
     async def acquire_drain_lease(
         self, owner: str, *, duration: float = 60.0, timeout: float | None = None
@@ -191,7 +200,7 @@ class DrainLease:
         `timeout`: seconds, 60 if None.
         """
         request = partitions.release_request(self._browser.entity_path, self.owner, self.epoch)
-        await self._browser._call("ReleaseDrainLease", request, timeout)
+        await self._browser._call(lambda stubs: stubs.pipeline.ReleaseDrainLease, request, timeout)
 
     async def settle_up_to(
         self,
@@ -212,8 +221,10 @@ class DrainLease:
             request = partitions.settle_request(
                 self._browser.entity_path, partition, self.epoch, incarnation, sequence_number
             )
-            answer = await self._browser._call("SettleRange", request, timeout)
-            deleted += int(answer.deleted)
+            answer = await self._browser._call(
+                lambda stubs: stubs.pipeline.SettleRange, request, timeout
+            )
+            deleted += answer.deleted
             if not answer.more:
                 return deleted
 
@@ -239,8 +250,10 @@ class DrainLease:
             request.numbers.values.extend(numbers[start : start + _NUMBERS_A_CALL])
             more = True
             while more:
-                answer = await self._browser._call("SettleRange", request, timeout)
-                deleted += int(answer.deleted)
+                answer = await self._browser._call(
+                    lambda stubs: stubs.pipeline.SettleRange, request, timeout
+                )
+                deleted += answer.deleted
                 more = answer.more
         return deleted
 
@@ -248,7 +261,9 @@ class DrainLease:
         request = partitions.acquire_request(
             self._browser.entity_path, self.owner, self.duration, epoch
         )
-        answer = await self._browser._call("AcquireDrainLease", request, timeout)
+        answer = await self._browser._call(
+            lambda stubs: stubs.pipeline.AcquireDrainLease, request, timeout
+        )
         self.epoch = answer.epoch
         self.ready = frozenset(answer.ready)
         self.waiting = partitions.waits(answer)
@@ -291,7 +306,9 @@ class PartitionSender(_PipelineClient):
         `timeout`: seconds, 60 if None.
         """
         request = partitions.describe_request(self.entity_name)
-        return partitions.described(await self._call("DescribePartitions", request, timeout))
+        return partitions.described(
+            await self._call(lambda stubs: stubs.pipeline.DescribePartitions, request, timeout)
+        )
 
     async def send(
         self,
@@ -324,7 +341,7 @@ class PartitionSender(_PipelineClient):
             mark,
             replace,
         )
-        answer = await self._call("SendFenced", request, timeout)
+        answer = await self._call(lambda stubs: stubs.pipeline.SendFenced, request, timeout)
         return FencedSend(answer.stored, answer.repeated_messages, answer.duplicates)
 
     async def fence(
@@ -335,5 +352,5 @@ class PartitionSender(_PipelineClient):
         `producer_id`: as for `send`. `timeout`: seconds, 60 if None.
         """
         request = partitions.fence_request(self.entity_name, partition, producer_id)
-        answer = await self._call("GetProducerFence", request, timeout)
+        answer = await self._call(lambda stubs: stubs.pipeline.GetProducerFence, request, timeout)
         return ProducerFence(answer.epoch, answer.ordinal, answer.mark)

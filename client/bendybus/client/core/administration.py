@@ -23,7 +23,7 @@ from bendybus.client.entities.models import (
 )
 from bendybus.client.messages import values
 from bendybus.domain import limits
-from bendybus.v1 import management_pb2
+from bendybus.v1 import management_pb2, message_pb2
 
 # Names of operations in spans that differ from those of their requests.
 _NAMES: Final = {
@@ -163,7 +163,9 @@ def _expression(field: str, text: object) -> str:
     return arguments.text(f"{field}.sql_expression", text)
 
 
-def _set(entries: Any, field: str, given: Mapping[str, Any] | None) -> None:
+def _set(
+    entries: Mapping[str, message_pb2.Value], field: str, given: Mapping[str, Any] | None
+) -> None:
     if given is None:
         return
     if len(given) > limits.RULE_VALUES_MAX:
@@ -171,6 +173,6 @@ def _set(entries: Any, field: str, given: Mapping[str, Any] | None) -> None:
     values.fill_map(entries, given, field)
 
 
-def _values(entries: Mapping[str, Any]) -> dict[str, Any] | None:
+def _values(entries: Mapping[str, message_pb2.Value]) -> dict[str, Any] | None:
     found = {name: values.plain(values.from_value(value)) for name, value in entries.items()}
     return found or None

@@ -16,8 +16,8 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from bendybus.client.core import pending_receive, receive_asks, settlements
 from bendybus.client.core.io_thread import Waiter
@@ -26,7 +26,7 @@ from bendybus.client.core.receive_asks import ReceiveAsks
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.session_link import SessionLink
 from bendybus.client.core.settlements import NoWaiter, Settlement, Settlements
-from bendybus.client.core.stream import Stream
+from bendybus.client.core.stream import Call, Stream
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
@@ -43,7 +43,7 @@ class ReceiveStream:
 
     def __init__(
         self,
-        open_call: Callable[[], Any],
+        open_call: Callable[[], Awaitable[Call]],
         loop: asyncio.AbstractEventLoop,
         retry: RetryPolicy,
         opening: OpenReceiver,
@@ -216,7 +216,7 @@ class ReceiveStream:
         if self._sweeper is not None:
             self._sweeper.cancel()
 
-    async def open_call(self) -> Any:
+    async def open_call(self) -> Call:
         """Open the stream."""
         return await self._open_call()
 

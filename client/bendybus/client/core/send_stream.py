@@ -15,15 +15,15 @@ as unknown. Only what is known not to be stored goes into a new frame.
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from bendybus.client import exceptions
 from bendybus.client.core import send_queue
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
 from bendybus.client.core.round_robin import RoundRobin
 from bendybus.client.core.send_queue import Frame, PossibleDuplicates, SendLimit, SendQueue, Unit
-from bendybus.client.core.stream import Stream
+from bendybus.client.core.stream import Call, Stream
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.v1 import sender_pb2
@@ -53,7 +53,7 @@ class SendStream:
 
     def __init__(
         self,
-        open_call: Callable[[], Any],
+        open_call: Callable[[], Awaitable[Call]],
         loop: asyncio.AbstractEventLoop,
         retry: RetryPolicy,
         send_limit: SendLimit,
@@ -102,7 +102,7 @@ class SendStream:
             if timer is not None:
                 timer.cancel()
 
-    async def open_call(self) -> Any:
+    async def open_call(self) -> Call:
         """Open the stream."""
         return await self._open_call()
 

@@ -11,7 +11,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import grpc
 from google.protobuf.message import Message
@@ -65,11 +65,15 @@ class BusClock:
         return min(now_s, bus_ms / 1_000 + self._offset_s)
 
 
+# Of whatever frames; its `read` returns the end of the stream, too.
+Call: TypeAlias = "grpc.aio.StreamStreamCall[Any, Any]"
+
+
 class Owner(Protocol):
     """Provides the requests of a stream, and handles its responses."""
 
-    async def open_call(self) -> Any:
-        """Return a new call of the stream, of grpc.aio."""
+    async def open_call(self) -> Call:
+        """Return a new call of the stream."""
 
     def has_work(self) -> bool:
         """Whether there is a reason to have the stream open."""
@@ -115,7 +119,7 @@ class Stream:
         self._wake = asyncio.Event()
         self._closed = asyncio.Event()
         self._call: Any = None
-        self._opening: asyncio.Task[Any] | None = None
+        self._opening: asyncio.Task[Call] | None = None
         self._moving = False
         self._writer_error: Exception | None = None
         self._ended = asyncio.Event()
@@ -249,7 +253,7 @@ class Stream:
             )
         )
 
-    async def _write(self, call: Any, opened_s: float) -> None:
+    async def _write(self, call: Call, opened_s: float) -> None:
         try:
             # Nothing is written to a stream that is not accepted yet: it would count as sent.
             if not await streams.admitted(call):
@@ -295,7 +299,7 @@ class Stream:
             return
 
 
-async def _of(owner: Owner) -> Any:
+async def _of(owner: Owner) -> Call:
     return await owner.open_call()
 
 

@@ -9,7 +9,7 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 
@@ -18,6 +18,9 @@ from bendybus.domain import errors
 from bendybus.domain.errors import BusError, InvalidOperation, Outcome, RetryableError
 from bendybus.v1 import transaction_pb2
 from bendybus.wire import statuses, streams
+
+if TYPE_CHECKING:
+    from bendybus.client.core.connection import TransactionCall
 
 Operation = transaction_pb2.TransactionOperation
 Request = transaction_pb2.TransactRequest
@@ -38,10 +41,10 @@ class State(Enum):
 class Streams(Protocol):
     """Gives a transaction its stream, and takes it back."""
 
-    async def open_transaction_stream(self) -> Any:
+    async def open_transaction_stream(self) -> "TransactionCall":
         """Return a stream without a transaction."""
 
-    def keep_transaction_stream(self, call: Any) -> None:
+    def keep_transaction_stream(self, call: "TransactionCall") -> None:
         """Take a stream whose transaction has ended, all of it answered."""
 
     def explained(self, error: BusError) -> BusError:

@@ -25,7 +25,13 @@ from bendybus.domain.errors import InvalidArgument, InvalidOperation
 from bendybus.v1 import management_pb2
 
 # By kind: the message that describes an entity, and its properties; some of these are read-only.
-_TYPES: Final[Mapping[EntityKind, tuple[type[Any], type[Any]]]] = {
+Description = (
+    management_pb2.QueueDescription
+    | management_pb2.TopicDescription
+    | management_pb2.SubscriptionDescription
+)
+Entity = management_pb2.Queue | management_pb2.Topic | management_pb2.Subscription
+_TYPES: Final[Mapping[EntityKind, tuple[type[Description], type[Any]]]] = {
     EntityKind.QUEUE: (management_pb2.QueueDescription, QueueProperties),
     EntityKind.TOPIC: (management_pb2.TopicDescription, TopicProperties),
     EntityKind.SUBSCRIPTION: (management_pb2.SubscriptionDescription, SubscriptionProperties),
@@ -62,7 +68,7 @@ _STATUSES: Final = {
 _STATUS_NAMES: Final = {wire: status for status, wire in _STATUSES.items()}
 
 
-def to_description(given: Mapping[str, Any], kind: EntityKind) -> Any:
+def to_description(given: Mapping[str, Any], kind: EntityKind) -> Description:
     """Return the description of a kind with the settings that are given.
 
     Raises, as azure-servicebus does, InvalidArgumentError (a ValueError) for a text that is no
@@ -107,7 +113,7 @@ def to_subscription(subscription: management_pb2.Subscription) -> SubscriptionPr
     return made
 
 
-def _model(kind: EntityKind, entity: Any, own: Mapping[str, Any]) -> Any:
+def _model(kind: EntityKind, entity: Entity, own: Mapping[str, Any]) -> Any:
     """Return the model of an entity: its settings, what every kind has, and its `own` values."""
     values = {
         **own,
@@ -117,7 +123,7 @@ def _model(kind: EntityKind, entity: Any, own: Mapping[str, Any]) -> Any:
         ),
         "enable_batched_operations": True,
     }
-    if kind is not EntityKind.SUBSCRIPTION and entity.reported_size_in_megabytes:
+    if not isinstance(entity, management_pb2.Subscription) and entity.reported_size_in_megabytes:
         # A bus before 0.7 does not say what is reported.
         values["max_size_in_megabytes"] = entity.reported_size_in_megabytes
     more = {name: values.pop(name) for name in values.keys() - _PARAMETERS[kind]}
@@ -126,7 +132,7 @@ def _model(kind: EntityKind, entity: Any, own: Mapping[str, Any]) -> Any:
     return made
 
 
-def _shown(setting: Setting, description: Any) -> Any:
+def _shown(setting: Setting, description: Description) -> object:
     """Return the value of a setting as models have it."""
     value = getattr(description, setting.name)
     if setting.type is SettingType.DURATION:
@@ -171,7 +177,9 @@ def check_names(given: Mapping[str, Any], kind: EntityKind) -> None:
         raise TypeError(f"{name!r} is neither a property of a {kind} nor an option of this call")
 
 
-def update_of(properties: Any, overrides: Mapping[str, Any], kind: EntityKind) -> tuple[str, Any]:
+def update_of(
+    properties: Any, overrides: Mapping[str, Any], kind: EntityKind
+) -> tuple[str, Description]:
     """Return (name, description) that an update leads to, with `overrides`."""
     check_names(overrides, kind)
     if not hasattr(properties, "items"):
@@ -186,7 +194,7 @@ def update_of(properties: Any, overrides: Mapping[str, Any], kind: EntityKind) -
     return arguments.text("name", name), to_description(given, kind)
 
 
-def _assign(made: Any, setting: Setting, value: Any) -> None:
+def _assign(made: Description, setting: Setting, value: Any) -> None:
     name = setting.attribute
     if setting.type is SettingType.DURATION:
         value = _milliseconds(name, value)
@@ -215,7 +223,7 @@ def _milliseconds(name: str, value: timedelta | str) -> int:
     return -1 if milliseconds is None else milliseconds
 
 
-def _status(value: Any) -> management_pb2.EntityStatus:
+def _status(value: object) -> management_pb2.EntityStatus:
     try:
         return _STATUSES[EntityStatus(value)]
     except (ValueError, KeyError):

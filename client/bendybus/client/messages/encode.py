@@ -319,7 +319,9 @@ def _add_amqp_fields(head: message_pb2.Message, given: AmqpFields) -> None:
         _check_sizes("annotations", head.annotations)
 
 
-def _fill_section(entries: Any, given: Mapping[Any, Any], what: str) -> None:
+def _fill_section(
+    entries: Mapping[str, message_pb2.Value], given: Mapping[Any, Any], what: str
+) -> None:
     if not isinstance(given, Mapping):
         raise TypeError(f"{what}: must be a dict (got {type(given).__name__})")
     try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bendybus.client import arguments
 from bendybus.client.messages import values
@@ -14,6 +14,9 @@ from bendybus.client.messages.amqp import (
     AmqpMessageProperties,
 )
 from bendybus.client.messages.values import ApplicationProperties
+
+if TYPE_CHECKING:
+    from bendybus.client.messages.message import ServiceBusMessage
 
 _PARTITION_KEY: Final = b"x-opt-partition-key"
 _SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
@@ -33,8 +36,8 @@ _SET_BY_THE_BUS: Final = frozenset(
 class _Attribute(NamedTuple):
     """How an attribute of a section is read from a message, and written to it."""
 
-    read: Callable[[Any], Any]
-    write: Callable[[Any, Any], None]
+    read: Callable[["ServiceBusMessage"], Any]
+    write: Callable[["ServiceBusMessage", Any], None]
 
 
 def _of_message(name: str) -> _Attribute:
@@ -50,7 +53,7 @@ def _of_fields(
 ) -> _Attribute:
     """Return an attribute that only AMQP has; `checked` returns what is kept of a value."""
 
-    def write(message: Any, value: Any) -> None:
+    def write(message: "ServiceBusMessage", value: Any) -> None:
         if value is not None:
             value = checked(name, value)
         if value is not None or message._amqp is not None:
@@ -59,11 +62,10 @@ def _of_fields(
     return _Attribute(lambda message: getattr(message._amqp, name, None), write)
 
 
-def _fields_of(message: Any) -> AmqpFields:
+def _fields_of(message: "ServiceBusMessage") -> AmqpFields:
     if message._amqp is None:
         message._amqp = AmqpFields()
-    found: AmqpFields = message._amqp
-    return found
+    return message._amqp
 
 
 def _decoded(name: str, value: Any) -> Any:
@@ -75,11 +77,11 @@ def _decoded(name: str, value: Any) -> Any:
         raise arguments.invalid(name, f"must be UTF-8 text (got {value!r:.100})") from None
 
 
-def _text(name: str, value: Any) -> str | None:
+def _text(name: str, value: object) -> str | None:
     return arguments.optional_text(name, _decoded(name, value))
 
 
-def _binary(name: str, value: Any) -> bytes:
+def _binary(name: str, value: object) -> bytes:
     if isinstance(value, str):
         return arguments.text(name, value).encode()
     if not isinstance(value, bytes | bytearray):
@@ -87,23 +89,23 @@ def _binary(name: str, value: Any) -> bytes:
     return bytes(value)
 
 
-def _number(most: int, least: int = 0) -> Callable[[str, Any], int]:
+def _number(most: int, least: int = 0) -> Callable[[str, object], int]:
     return lambda name, value: arguments.count(name, value, least=least, most=most)
 
 
-def _read_time_to_live(message: Any) -> int | None:
+def _read_time_to_live(message: "ServiceBusMessage") -> int | None:
     ttl = message.time_to_live
     return None if ttl is None else ttl // timedelta(milliseconds=1)
 
 
-def _write_time_to_live(message: Any, value: Any) -> None:
+def _write_time_to_live(message: "ServiceBusMessage", value: Any) -> None:
     try:
         message.time_to_live = None if value is None else timedelta(milliseconds=value)
     except OverflowError:
         raise arguments.invalid("time_to_live", f"is out of range: {value!r}") from None
 
 
-def _read_delivery_count(message: Any) -> int | None:
+def _read_delivery_count(message: "ServiceBusMessage") -> int | None:
     known: int | None = getattr(message, "delivery_count", None)
     return getattr(message._amqp, "delivery_count", None) if known is None else known
 
@@ -137,10 +139,10 @@ _PROPERTIES: Final = {
 class _LiveSection:
     """A section whose attributes are those of a message, also where it is used as a dictionary."""
 
-    _message: Any
+    _message: "ServiceBusMessage"
     _attributes: Mapping[str, _Attribute]
 
-    def __init__(self, message: Any) -> None:
+    def __init__(self, message: "ServiceBusMessage") -> None:
         object.__setattr__(self, "_message", message)
 
     def __getattr__(self, name: str) -> Any:
@@ -199,7 +201,7 @@ class _LiveSection:
         found = self._attributes.get(key)
         return default if found is None else found.read(self._message)
 
-    def replace(self, given: Any | None) -> None:
+    def replace(self, given: AmqpMessageHeader | AmqpMessageProperties | None) -> None:
         """Take every attribute of another section; None: of an empty one."""
         for name in self._attributes:
             self[name] = None if given is None else given.get(name)
@@ -220,7 +222,7 @@ class LiveProperties(_LiveSection, AmqpMessageProperties):
 class LiveAnnotations(ApplicationProperties):
     """The annotations of a message; partition key and schedule are its attributes."""
 
-    def __init__(self, message: Any) -> None:
+    def __init__(self, message: "ServiceBusMessage") -> None:
         super().__init__()
         self._message = message
         fields_ = message._amqp
@@ -287,12 +289,12 @@ class LiveAnnotations(ApplicationProperties):
                 own.annotations[name] = value
 
 
-def own_fields(message: Any) -> dict[str, Any]:
+def own_fields(message: "ServiceBusMessage") -> dict[str, Any]:
     """Return what only AMQP's sections have of a message and is sent with it, by name."""
     return message._amqp.transmitted() if message._amqp is not None else {}
 
 
-def set_own_fields(message: Any, given: Mapping[str, Any]) -> None:
+def set_own_fields(message: "ServiceBusMessage", given: Mapping[str, Any]) -> None:
     """Set what `own_fields` returns. Raises TypeError or ValueError that names the field."""
     sections = (LiveHeader(message), LiveProperties(message), LiveMessage(message))
     for name, value in given.items():
@@ -306,7 +308,7 @@ def set_own_fields(message: Any, given: Mapping[str, Any]) -> None:
 class LiveMessage(AmqpAnnotatedMessage):
     """An AmqpAnnotatedMessage that is a view of a message."""
 
-    def __init__(self, message: Any) -> None:
+    def __init__(self, message: "ServiceBusMessage") -> None:
         self._message = message
 
     @property
@@ -317,13 +319,11 @@ class LiveMessage(AmqpAnnotatedMessage):
 
     @property
     def _body_type(self) -> AmqpMessageBodyType:  # type: ignore[override]
-        found: AmqpMessageBodyType = self._message._body_type
-        return found
+        return self._message._body_type
 
     @property
     def _encoding(self) -> str:  # type: ignore[override]
-        found: str = self._message._encoding
-        return found
+        return self._message._encoding
 
     @property
     def header(self) -> AmqpMessageHeader:
@@ -350,15 +350,14 @@ class LiveMessage(AmqpAnnotatedMessage):
     @property
     def application_properties(self) -> dict[str | bytes, Any] | None:
         """The properties that the application added."""
-        found: dict[str | bytes, Any] | None = self._message.application_properties
-        return found
+        return self._message.application_properties
 
     @application_properties.setter
     def application_properties(self, value: dict[str | bytes, Any] | None) -> None:
         self._message.application_properties = value
 
     @property
-    def _application_properties(self) -> Any:  # type: ignore[override]
+    def _application_properties(self) -> dict[str | bytes, Any] | None:  # type: ignore[override]
         return self.application_properties
 
     @property

@@ -143,7 +143,7 @@ def to_map(properties: Mapping[Any, Any], what: str = APPLICATION_PROPERTIES) ->
 
 
 def fill_map(
-    entries: Any,
+    entries: Mapping[str, Value],
     properties: Mapping[Any, Any],
     what: str = APPLICATION_PROPERTIES,
     *,
@@ -205,11 +205,11 @@ def to_milliseconds(moment: datetime) -> int:
     return round(aware.timestamp() * 1_000)
 
 
-def _key_bytes(key: Any) -> Any:
+def _key_bytes(key: object) -> object:
     return key.encode() if isinstance(key, str) else key
 
 
-def _key_text(key: Any, what: str) -> str:
+def _key_text(key: object, what: str) -> str:
     if isinstance(key, bytes):
         try:
             return key.decode()
@@ -277,11 +277,11 @@ def _set_by_base(target: Value, value: Any) -> None:
     raise TypeError(f"must be one of AMQP's simple types (got {type(value).__name__})")
 
 
-def _type_name(kind: Any) -> str:
+def _type_name(kind: object) -> str:
     return str(getattr(kind, "value", kind)).upper()
 
 
-def _set_typed(target: Value, kind: Any, value: Any) -> None:
+def _set_typed(target: Value, kind: object, value: Any) -> None:
     name = _type_name(kind)
     field = _TYPED.get(name)
     if field is None:

@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from bendybus.client import arguments
 from bendybus.client.core import partitions
+from bendybus.client.core.channel import AnswerT, Method, RequestT
 from bendybus.client.core.clients import EntityClient
 from bendybus.client.core.partitions import (
     EntityPartitions,
@@ -45,11 +46,13 @@ class _PipelineClient(EntityClient):
         if self._owns_connection:
             calls.close(self._shared)
 
-    def _call(self, method: str, request: Any, timeout: float | None) -> Any:
+    def _call(
+        self, method: "Method[RequestT, AnswerT]", request: RequestT, timeout: float | None
+    ) -> AnswerT:
         self._check_live()
         return calls.call(
             self._shared.get(),
-            lambda stubs: getattr(stubs.pipeline, method),
+            method,
             request,
             arguments.timeout(timeout),
         )
@@ -98,7 +101,9 @@ class PartitionBrowser(_PipelineClient):
         `timeout`: seconds, 60 if None.
         """
         answer = self._call(
-            "DescribePartitions", partitions.describe_request(self.entity_path), timeout
+            lambda stubs: stubs.pipeline.DescribePartitions,
+            partitions.describe_request(self.entity_path),
+            timeout,
         )
         return partitions.described(answer)
 
@@ -126,7 +131,9 @@ class PartitionBrowser(_PipelineClient):
         )
         request.states.extend(partitions.state_numbers(states))
         request.without_bodies = not bodies
-        return partitions.page(self._call("BrowsePartition", request, timeout))
+        return partitions.page(
+            self._call(lambda stubs: stubs.pipeline.BrowsePartition, request, timeout)
+        )
 
     def sequence_number_at(
         self, partition: int, enqueued_time_utc: datetime, *, timeout: float | None = None
@@ -137,8 +144,8 @@ class PartitionBrowser(_PipelineClient):
         dead letters, whose times do not rise: before the first one from that time or later.
         """
         request = partitions.number_request(self.entity_path, partition, enqueued_time_utc)
-        answer = self._call("GetSequenceNumberAt", request, timeout)
-        return int(answer.after)
+        answer = self._call(lambda stubs: stubs.pipeline.GetSequenceNumberAt, request, timeout)
+        return answer.after
 
     def acquire_drain_lease(
         self, owner: str, *, duration: float = 60.0, timeout: float | None = None
@@ -190,7 +197,7 @@ class DrainLease:
         `timeout`: seconds, 60 if None.
         """
         request = partitions.release_request(self._browser.entity_path, self.owner, self.epoch)
-        self._browser._call("ReleaseDrainLease", request, timeout)
+        self._browser._call(lambda stubs: stubs.pipeline.ReleaseDrainLease, request, timeout)
 
     def settle_up_to(
         self,
@@ -211,8 +218,8 @@ class DrainLease:
             request = partitions.settle_request(
                 self._browser.entity_path, partition, self.epoch, incarnation, sequence_number
             )
-            answer = self._browser._call("SettleRange", request, timeout)
-            deleted += int(answer.deleted)
+            answer = self._browser._call(lambda stubs: stubs.pipeline.SettleRange, request, timeout)
+            deleted += answer.deleted
             if not answer.more:
                 return deleted
 
@@ -238,8 +245,10 @@ class DrainLease:
             request.numbers.values.extend(numbers[start : start + _NUMBERS_A_CALL])
             more = True
             while more:
-                answer = self._browser._call("SettleRange", request, timeout)
-                deleted += int(answer.deleted)
+                answer = self._browser._call(
+                    lambda stubs: stubs.pipeline.SettleRange, request, timeout
+                )
+                deleted += answer.deleted
                 more = answer.more
         return deleted
 
@@ -247,7 +256,9 @@ class DrainLease:
         request = partitions.acquire_request(
             self._browser.entity_path, self.owner, self.duration, epoch
         )
-        answer = self._browser._call("AcquireDrainLease", request, timeout)
+        answer = self._browser._call(
+            lambda stubs: stubs.pipeline.AcquireDrainLease, request, timeout
+        )
         self.epoch = answer.epoch
         self.ready = frozenset(answer.ready)
         self.waiting = partitions.waits(answer)
@@ -290,7 +301,9 @@ class PartitionSender(_PipelineClient):
         `timeout`: seconds, 60 if None.
         """
         request = partitions.describe_request(self.entity_name)
-        return partitions.described(self._call("DescribePartitions", request, timeout))
+        return partitions.described(
+            self._call(lambda stubs: stubs.pipeline.DescribePartitions, request, timeout)
+        )
 
     def send(
         self,
@@ -323,7 +336,7 @@ class PartitionSender(_PipelineClient):
             mark,
             replace,
         )
-        answer = self._call("SendFenced", request, timeout)
+        answer = self._call(lambda stubs: stubs.pipeline.SendFenced, request, timeout)
         return FencedSend(answer.stored, answer.repeated_messages, answer.duplicates)
 
     def fence(
@@ -334,5 +347,5 @@ class PartitionSender(_PipelineClient):
         `producer_id`: as for `send`. `timeout`: seconds, 60 if None.
         """
         request = partitions.fence_request(self.entity_name, partition, producer_id)
-        answer = self._call("GetProducerFence", request, timeout)
+        answer = self._call(lambda stubs: stubs.pipeline.GetProducerFence, request, timeout)
         return ProducerFence(answer.epoch, answer.ordinal, answer.mark)

@@ -60,7 +60,9 @@ class SessionOperations(ManagementCalls):
         )
         return self._list_sessions(path, kwargs)
 
-    def _list_sessions(self, path: str, options: Any) -> AsyncItemPaged[SessionRuntimeProperties]:
+    def _list_sessions(
+        self, path: str, options: dict[str, Any]
+    ) -> AsyncItemPaged[SessionRuntimeProperties]:
         async def fetch(token: str) -> tuple[list[SessionRuntimeProperties], str]:
             request = runtime.list_request(path, token)
             response = await self._call(

@@ -3,10 +3,12 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
+from google.protobuf.message import Message
+
 from bendybus.client import arguments, exceptions
 from bendybus.client.aio import calls
 from bendybus.client.core.administration import BaseAdministrationClient
-from bendybus.client.core.channel import Stubs
+from bendybus.client.core.channel import AnswerT, Method, RequestT
 from bendybus.client.entities import requests
 from bendybus.client.entities.requests import Convert
 from bendybus.domain.entity_kind import EntityKind
@@ -78,7 +80,7 @@ class ManagementCalls(BaseAdministrationClient):
         """Close the connection."""
         await calls.close(self._shared)
 
-    async def _ask(self, request: Any, options: Mapping[str, Any]) -> Any:
+    async def _ask(self, request: Message, options: Mapping[str, Any]) -> Any:
         """Return the answer of the management service to a request; its method has that name."""
         name = type(request).__name__.removesuffix("Request")
         return await self._call(lambda stubs: getattr(stubs.management, name), request, options)
@@ -104,8 +106,8 @@ class ManagementCalls(BaseAdministrationClient):
         return AsyncItemPaged(fetch)
 
     async def _call(
-        self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
-    ) -> Any:
+        self, method: "Method[RequestT, AnswerT]", request: RequestT, options: Mapping[str, Any]
+    ) -> AnswerT:
         with self._managing(request):
             return await calls.call(
                 self._shared.get(),

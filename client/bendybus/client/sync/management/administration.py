@@ -61,7 +61,9 @@ class SessionOperations(ManagementCalls):
         )
         return self._list_sessions(path, kwargs)
 
-    def _list_sessions(self, path: str, options: Any) -> ItemPaged[SessionRuntimeProperties]:
+    def _list_sessions(
+        self, path: str, options: dict[str, Any]
+    ) -> ItemPaged[SessionRuntimeProperties]:
         def fetch(token: str) -> tuple[list[SessionRuntimeProperties], str]:
             request = runtime.list_request(path, token)
             response = self._call(lambda stubs: stubs.receiver.ListSessionCounts, request, options)

@@ -4,9 +4,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from google.protobuf.message import Message
+
 from bendybus.client import arguments, exceptions
 from bendybus.client.core.administration import BaseAdministrationClient
-from bendybus.client.core.channel import Stubs
+from bendybus.client.core.channel import AnswerT, Method, RequestT
 from bendybus.client.entities import requests
 from bendybus.client.entities.requests import Convert
 from bendybus.client.sync import calls
@@ -77,7 +79,7 @@ class ManagementCalls(BaseAdministrationClient):
         """Close the connection."""
         calls.close(self._shared)
 
-    def _ask(self, request: Any, options: Mapping[str, Any]) -> Any:
+    def _ask(self, request: Message, options: Mapping[str, Any]) -> Any:
         """Return the answer of the management service to a request; its method has that name."""
         name = type(request).__name__.removesuffix("Request")
         return self._call(lambda stubs: getattr(stubs.management, name), request, options)
@@ -103,8 +105,8 @@ class ManagementCalls(BaseAdministrationClient):
         return ItemPaged(fetch)
 
     def _call(
-        self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
-    ) -> Any:
+        self, method: "Method[RequestT, AnswerT]", request: RequestT, options: Mapping[str, Any]
+    ) -> AnswerT:
         with self._managing(request):
             return calls.call(
                 self._shared.get(),
