@@ -1,7 +1,7 @@
 """Connection strings: `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;SharedAccessKey=…`."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from bendybus.client.mapping import MappingMixin
@@ -146,7 +146,7 @@ def target_of(host: str) -> str:
     return host if urlsplit(f"//{host}").port else f"{host}:{DEFAULT_PORT}"
 
 
-def _split(conn_str: Any) -> dict[str, str]:
+def _split(conn_str: object) -> dict[str, str]:
     if not isinstance(conn_str, str) or not conn_str.strip():
         raise ValueError("Connection string: must not be blank")
     parts: dict[str, str] = {}

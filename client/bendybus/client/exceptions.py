@@ -41,13 +41,16 @@
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from xml.sax import saxutils
 
 from bendybus.client import azure_core
 from bendybus.client.azure_core import AzureError as AzureError
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
+
+if TYPE_CHECKING:
+    from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 
 
 class ServiceBusError(AzureError):
@@ -62,7 +65,9 @@ class ServiceBusError(AzureError):
         self.reason: str = kwargs.pop("reason", "")
         self.metadata: dict[str, str] = dict(kwargs.pop("metadata", None) or {})
         # Of an operation on several messages: each message that failed, with its error.
-        self.failures: Sequence[tuple[Any, ServiceBusError]] = kwargs.pop("failures", ())
+        self.failures: Sequence[tuple[ServiceBusReceivedMessage, ServiceBusError]] = kwargs.pop(
+            "failures", ()
+        )
         self._retryable = kwargs.pop("retryable", self._retryable)
         super().__init__(message or self._default, *args, **kwargs)
 

@@ -178,7 +178,7 @@ def check_names(given: Mapping[str, Any], kind: EntityKind) -> None:
 
 
 def update_of(
-    properties: Any, overrides: Mapping[str, Any], kind: EntityKind
+    properties: object, overrides: Mapping[str, Any], kind: EntityKind
 ) -> tuple[str, Description]:
     """Return (name, description) that an update leads to, with `overrides`."""
     check_names(overrides, kind)

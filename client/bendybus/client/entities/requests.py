@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 
@@ -14,11 +14,12 @@ from bendybus.v1 import management_pb2
 PAGE_SIZE: Final = 100
 CLIENT: Final = management_pb2.ENTITY_ORIGIN_CLIENT
 # From an entity in a response to what the caller gets.
-Convert = Callable[[Any], Any]
+Item = TypeVar("Item")
+Convert = Callable[[Any], Item]
 
 
 def create(
-    kind: EntityKind, names: Sequence[Any], fields: Mapping[str, Any], options: Mapping[str, Any]
+    kind: EntityKind, names: Sequence[object], fields: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
     """Return the request that creates an entity; `options`: the `fields` that are no parameters."""
     # Its UID identifies a repeat after a lost response.
@@ -29,7 +30,7 @@ def create(
 
 
 def update(
-    kind: EntityKind, topics: Sequence[Any], properties: Any, overrides: Mapping[str, Any]
+    kind: EntityKind, topics: Sequence[object], properties: object, overrides: Mapping[str, Any]
 ) -> Any:
     """Return the request that updates an entity to `properties`, with `overrides`.
 
@@ -39,7 +40,7 @@ def update(
     return of("Update", kind, (*topics, name), description=description, origin=CLIENT)
 
 
-def of(verb: str, kind: EntityKind, names: Sequence[Any], **fields: Any) -> Any:
+def of(verb: str, kind: EntityKind, names: Sequence[object], **fields: Any) -> Any:
     """Return the request of a call on one entity; `names`: its own, after that of its topic."""
     *topics, own = names
     within = {"topic_name": topic_name(topics[0])} if topics else {}

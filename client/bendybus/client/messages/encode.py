@@ -10,7 +10,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from bendybus.client.exceptions import MessageSizeExceededError
 from bendybus.client.messages import message as message_module
@@ -19,6 +19,9 @@ from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpFields, Amqp
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.domain import limits, message_format
 from bendybus.v1 import message_pb2
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Link
 
 # What surrounds a message in a frame: tags, lengths, numbers.
 MESSAGE_OVERHEAD_BYTES: Final = 16
@@ -40,7 +43,7 @@ class MessageSpans(Protocol):
     """Makes a span for each message that is added, whose context travels with the message."""
 
     # To the spans of the messages that were added, of OpenTelemetry.
-    links: list[Any]
+    links: "list[Link]"
 
     def add(self, message: ServiceBusMessage, message_id: str) -> bytes:
         """Return what to append to the encoded message."""

@@ -91,12 +91,12 @@ class ManagementCalls(BaseAdministrationClient):
         return getattr(await self._ask(request, options), kind.value)
 
     def _list(
-        self, request: Any, convert: Convert, items: str, options: Mapping[str, Any]
-    ) -> AsyncItemPaged[Any]:
+        self, request: Any, convert: Convert[T], items: str, options: Mapping[str, Any]
+    ) -> AsyncItemPaged[T]:
         """Return an iterator over what a request lists; `items`: the field of the answer."""
         request.page_size = requests.PAGE_SIZE
 
-        async def fetch(token: str) -> tuple[list[Any], str]:
+        async def fetch(token: str) -> tuple[list[T], str]:
             page = type(request)()
             page.CopyFrom(request)
             page.page_token = token

@@ -90,12 +90,12 @@ class ManagementCalls(BaseAdministrationClient):
         return getattr(self._ask(request, options), kind.value)
 
     def _list(
-        self, request: Any, convert: Convert, items: str, options: Mapping[str, Any]
-    ) -> ItemPaged[Any]:
+        self, request: Any, convert: Convert[T], items: str, options: Mapping[str, Any]
+    ) -> ItemPaged[T]:
         """Return an iterator over what a request lists; `items`: the field of the answer."""
         request.page_size = requests.PAGE_SIZE
 
-        def fetch(token: str) -> tuple[list[Any], str]:
+        def fetch(token: str) -> tuple[list[T], str]:
             page = type(request)()
             page.CopyFrom(request)
             page.page_token = token
