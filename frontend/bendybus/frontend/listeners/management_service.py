@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
@@ -87,39 +87,39 @@ class EntityCalls:
         self, kind: EntityKind, request: Creation, answer: Callable[..., AnswerT]
     ) -> AnswerT:
         """Create an entity on all partitions."""
-        changed = await self._change(
+        commit = Commit(
             EntityAction.CREATE,
             _name(request),
-            request,
             changes=entities.description_changes(request.description),
+            origin=entities.origin_from_proto(request.origin),
             uid=request.uid,
             kind=kind,
             # A subscription is where its topic is.
             migrated=not isinstance(request, OfSubscription) and request.migrated,
         )
-        return self._changed(changed, answer)
+        return self._changed(await self._manager.change(commit), answer)
 
     async def update(
         self, kind: EntityKind, request: Update, answer: Callable[..., AnswerT]
     ) -> AnswerT:
         """Change an entity on all partitions."""
-        changed = await self._change(
+        commit = Commit(
             EntityAction.UPDATE,
             _name(request),
-            request,
             changes=entities.description_changes(request.description),
+            origin=entities.origin_from_proto(request.origin),
             if_generation=request.if_generation,
             kind=kind,
         )
-        return self._changed(changed, answer)
+        return self._changed(await self._manager.change(commit), answer)
 
     async def delete(
         self, kind: EntityKind, request: Deletion, answer: Callable[..., AnswerT]
     ) -> AnswerT:
         """Delete an entity and its messages on all partitions."""
-        name = _name(request)
-        changed = await self._change(EntityAction.DELETE, name, request, kind=kind)
-        return answer(outcomes=outcomes_to_proto(changed))
+        origin = entities.origin_from_proto(request.origin)
+        commit = Commit(EntityAction.DELETE, _name(request), origin=origin, kind=kind)
+        return answer(outcomes=outcomes_to_proto(await self._manager.change(commit)))
 
     async def get(self, kind: EntityKind, request: Look, answer: Callable[..., AnswerT]) -> AnswerT:
         """Show an entity."""
@@ -147,19 +147,14 @@ class EntityCalls:
         self, subscription: str, request: Change, action: RuleAction, rule: Rule
     ) -> Changed:
         """Change a rule of a subscription on all partitions."""
-        return await self._change(
+        commit = Commit(
             EntityAction.UPDATE,
             subscription,
-            request,
-            rule_change=RuleChange(action, rule),
+            origin=entities.origin_from_proto(request.origin),
             kind=EntityKind.SUBSCRIPTION,
+            rule_change=RuleChange(action, rule),
         )
-
-    async def _change(
-        self, action: EntityAction, name: str, request: Change, **facts: Any
-    ) -> Changed:
-        origin = entities.origin_from_proto(request.origin)
-        return await self._manager.change(Commit(action, name, origin=origin, **facts))
+        return await self._manager.change(commit)
 
     def _changed(self, changed: Changed, answer: Callable[..., AnswerT]) -> AnswerT:
         entity = changed.entity
