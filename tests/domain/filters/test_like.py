@@ -152,10 +152,10 @@ def test_a_long_text_takes_a_few_milliseconds_at_most(pattern: str, text: str) -
         matches(text)
         times.append(time.process_time() - began)
         began = time.process_time()
-        sum(each * each for each in range(50_000))
+        sum(each * each for each in range(70_000))
         yardstick.append(time.process_time() - began)
 
-    # Both take up to 2 ms where nothing else runs, and more on a machine that is busy.
+    # 2 ms and 3 ms where nothing else runs; both take more on a machine that is busy.
     assert min(times) < 2 * min(yardstick)
 
 
