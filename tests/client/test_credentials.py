@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,8 +114,11 @@ def test_what_is_no_credential_is_refused_when_the_client_is_made(bad: Any) -> N
 
 
 def test_the_token_of_a_credential_travels_with_a_synchronous_client(fake: FakeFrontEnd) -> None:
+    identity = Identity()
+    identity.now_s = time.time()
+
     with (
-        ServiceBusClient(f"127.0.0.1:{fake.port}", Identity()) as client,
+        ServiceBusClient(f"127.0.0.1:{fake.port}", identity) as client,
         client.get_queue_sender("q") as sender,
     ):
         sender.send_messages(ServiceBusMessage("b"), timeout=10)
@@ -126,6 +130,7 @@ async def test_an_asynchronous_credential_is_asked_on_the_applications_loop(
     fake: FakeFrontEnd,
 ) -> None:
     identity = AsyncIdentity()
+    identity.now_s = time.time()
 
     async with (
         aio.ServiceBusClient(f"127.0.0.1:{fake.port}", identity) as client,
