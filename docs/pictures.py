@@ -140,8 +140,10 @@ def architecture() -> str:
         "creates pods, certificates, keys;", "reports status",
     ), "#f6f1e7")  # fmt: skip
     partitions = [
-        Box(40 + index * 180, 360, 140, 92, f"partition {number}", ("broker", "SQLite, one file"))
-        for index, number in enumerate(("0", "1", "…", "15"))
+        Box(40 + index * 180, 360, 140, 92, f"partition {number}", (role, "SQLite, one file"))
+        for index, (number, role) in enumerate(
+            (("0", "broker, registrar"), ("1", "broker"), ("…", "broker"), ("15", "broker"))
+        )
     ]
     parts = [_text(16, 32, "One bus, many partitions", size=16, weight="600")]
     for box in (applications, manifests, front, operator, *partitions):
@@ -149,17 +151,25 @@ def architecture() -> str:
     parts.append(_arrow(applications.middle, 130, front.middle, 200))
     parts.append(_text(applications.middle + 10, 170, "gRPC: send, receive, settle, manage"))
     parts.append(_arrow(manifests.middle, 130, operator.middle, 200))
+    registrar, *others = partitions
+    parts.append(_arrow(operator.middle, 284, registrar.middle + 24, 360, faint=True))
+    # What the others pull goes along below them.
+    parts.append(_line(registrar.middle, 452, registrar.middle, 474, faint=True))
+    parts.append(_line(registrar.middle, 474, others[-1].middle, 474, faint=True))
     for box in partitions:
         parts.append(_arrow(front.middle, 284, box.middle - 24, 360))
-        parts.append(_arrow(operator.middle, 284, box.middle + 24, 360, faint=True))
-    parts.append(_text(40, 486, "A message has one partition: that of its key, or, without a key,"
-                                " any that works."))  # fmt: skip
-    parts.append(
-        _text(40, 506, "No partition knows another's messages. What is acknowledged is on disk.")
+    for box in others:
+        parts.append(_arrow(box.middle, 474, box.middle, 452, faint=True))
+    sentences = (
+        "A message has one partition: that of its key, or, without a key, any that works.",
+        "No partition knows another's messages. What is acknowledged is on disk.",
+        "Solid: frames of messages, on long-lived streams. Dashed: the catalogue of entities, which "
+        "partition 0 commits",
+        "and the others pull.",
     )
-    parts.append(_text(40, 526, "Solid: frames of messages, on long-lived streams. "
-                                "Dashed: the catalogue of entities."))  # fmt: skip
-    return _svg(760, 550, parts)
+    for number, sentence in enumerate(sentences):
+        parts.append(_text(40, 502 + 20 * number, sentence))
+    return _svg(760, 584, parts)
 
 
 def _shown(value: float) -> str:
@@ -177,9 +187,14 @@ def _box(box: Box) -> str:
     return "\n".join(parts)
 
 
-def _arrow(x1: int, y1: int, x2: int, y2: int, *, faint: bool = False) -> str:
+def _line(x1: int, y1: int, x2: int, y2: int, *, faint: bool = False) -> str:
     ink = _FAINT if faint else _INK
     dashes = " stroke-dasharray='4 4'" if faint else ""
+    return f"<line x1='{x1}' y1='{y1}' x2='{x2}' y2='{y2}' stroke='{ink}'{dashes}/>"
+
+
+def _arrow(x1: int, y1: int, x2: int, y2: int, *, faint: bool = False) -> str:
+    ink = _FAINT if faint else _INK
     angle = math.atan2(y2 - y1, x2 - x1)
     corners = [(x2, y2)]
     for turn in (2.7, -2.7):
@@ -187,10 +202,7 @@ def _arrow(x1: int, y1: int, x2: int, y2: int, *, faint: bool = False) -> str:
             (round(x2 + 9 * math.cos(angle + turn)), round(y2 + 9 * math.sin(angle + turn)))
         )
     points = " ".join(f"{x},{y}" for x, y in corners)
-    return (
-        f"<line x1='{x1}' y1='{y1}' x2='{x2}' y2='{y2}' stroke='{ink}'{dashes}/>\n"
-        f"<polygon points='{points}' fill='{ink}'/>"
-    )
+    return f"{_line(x1, y1, x2, y2, faint=faint)}\n<polygon points='{points}' fill='{ink}'/>"
 
 
 def _text(
