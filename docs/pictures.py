@@ -163,9 +163,8 @@ def architecture() -> str:
     sentences = (
         "A message has one partition: that of its key, or, without a key, any that works.",
         "No partition knows another's messages. What is acknowledged is on disk.",
-        "Solid: frames of messages, on long-lived streams. Dashed: the catalogue of entities, which "
-        "partition 0 commits",
-        "and the others pull.",
+        "Solid: frames of messages, on long-lived streams. Dashed: the catalogue of entities,",
+        "which partition 0 commits and the others pull.",
     )
     for number, sentence in enumerate(sentences):
         parts.append(_text(40, 502 + 20 * number, sentence))

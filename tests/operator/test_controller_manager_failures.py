@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import PartitionUnavailable
+from bendybus.internal.v1 import entity_pb2
+from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError
@@ -272,3 +276,30 @@ async def test_a_bus_says_why_its_pods_do_not_run_and_that_nobody_waits_for_it(
 
     await cluster.says("BusNamespace", "orders", "Available")
     await eventually(lambda: not {"Stalled", "Reconciling"} & shown().keys())
+
+
+@pytest.mark.requirement("R482")
+async def test_a_commit_that_failed_is_repeated_while_another_partition_is_away(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await standing(cluster)
+    await cluster.stop(BUS, 1)
+    await cluster.says("Queue", "paid", "PartitionUnavailable")
+    commit, failed = PartitionLink.commit, list[str]()
+
+    async def once(self: PartitionLink, request: entity_pb2.CommitEntityRequest) -> Entity:
+        if request.name == "late" and not failed:
+            failed.append(request.name)
+            raise PartitionUnavailable("partition 0 does not answer: Deadline Exceeded")
+        return await commit(self, request)
+
+    monkeypatch.setattr(PartitionLink, "commit", once)
+
+    cluster.apply(queue_body("late"))
+
+    await eventually(lambda: failed)
+    # The retry takes some seconds, the next list minutes.
+    await eventually(
+        lambda: "stored there wait" in cluster.ready("Queue", "late").get("message", "")
+    )
+    assert "late" in await cluster.catalogue(BUS, 0)

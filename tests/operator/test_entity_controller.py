@@ -131,3 +131,29 @@ async def test_subscriptions_are_reconciled_after_topics() -> None:
     await entities.reconcile(None, paused=False)
 
     assert sorted(writer.put_for[:2]) == ["paid-1", "sales-1"]
+
+
+@pytest.mark.requirement("R482")
+async def test_news_of_a_destination_that_come_during_the_decision_are_looked_at_afterwards() -> (
+    None
+):
+    """The refusal may come after them, and they come once."""
+    reconciler = Reconciler()
+    entities, cache, _ = controller(reconciler)
+    cache.put_entity(queue("a", forwardTo="b"))
+    entities.enqueue_all()
+    await entities.reconcile(None, paused=False)
+    entities.enqueue_all()
+    reconciler.let.clear()
+    reconciler.asked.clear()
+    running = asyncio.create_task(entities.reconcile(None, paused=False))
+    await reconciler.asked.wait()
+
+    directory = Directory()
+    header = Fingerprint("orders", "u", Tier.PREMIUM, 2, 0)
+    directory.update(0, header, [entry(queue("b"))], snapshot=False)
+    entities.enqueue_entities(["b"], directory)
+    reconciler.let.set()
+    await running
+
+    assert entities.next_due() == 0.0

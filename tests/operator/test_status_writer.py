@@ -335,3 +335,29 @@ async def test_what_is_taken_back_while_it_is_being_written_does_not_stay(
 
     status = desk.api.one("Queue", "q0")["status"]
     assert status["conditions"][0]["reason"] == "Available"
+
+
+@pytest.mark.requirement("R482")
+async def test_what_failed_as_another_operator_took_over_is_not_written_any_more(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    apply = desk.api.apply
+
+    async def slow(body: Status, **options: Any) -> Status:
+        if not begun.is_set():
+            begun.set()
+            await goes_on.wait()
+            raise ApiError(503, "not now")
+        return await apply(body, **options)
+
+    monkeypatch.setattr(desk.api, "apply", slow)
+    desk.start()
+    desk.put(0, ready("PartitionUnavailable"))
+    await begun.wait()
+
+    desk.writer.clear()
+    goes_on.set()
+    await desk.idle()
+
+    assert "status" not in desk.api.one("Queue", "q0")

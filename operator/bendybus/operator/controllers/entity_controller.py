@@ -86,7 +86,7 @@ class EntityReconciler:
         try:
             return await self._keep(view, bus, link, rival_of, unseen)
         except BusError as error:
-            return Readiness(False, plan.reason_of(error), error.message)
+            return Readiness(False, plan.reason_of(error), error.message, failed=True)
         finally:
             self._metrics.reconciled(view.object_kind, time.monotonic() - began)
 
@@ -261,6 +261,8 @@ class EntityController:
         self._writer = writer
         self._due: dict[EntityId, float] = {}
         self._reconciled: dict[EntityId, _Reconciled] = {}
+        # What is being reconciled now: it may have been decided without the latest news.
+        self._running: set[EntityId] = set()
         # Queue or topic → UID and state of its entry when what waits for it was made due.
         self._states: dict[str, tuple[str, EntityState]] = {}
 
@@ -295,7 +297,8 @@ class EntityController:
                     self._due[view.id] = 0.0
                 for view in self._cache.forwarding_to(self._bus, key):
                     known = self._known(view)
-                    if known is None or not known.readiness.ready:
+                    ready = known is not None and known.readiness.ready
+                    if not ready or view.id in self._running:
                         self._due[view.id] = 0.0
 
     def next_due(self) -> float:
@@ -323,9 +326,13 @@ class EntityController:
         if paused:
             readiness = Readiness(False, Reason.PAUSED, PAUSED)
         else:
-            readiness = await self._entities.reconcile(
-                view, bus, link, self._rival_of, self._unseen()
-            )
+            self._running.add(manifest)
+            try:
+                readiness = await self._entities.reconcile(
+                    view, bus, link, self._rival_of, self._unseen()
+                )
+            finally:
+                self._running.discard(manifest)
         self._reconciled[manifest] = _Reconciled(view.uid, view.generation, readiness)
         delay_s = _requeue_after_s(readiness, link)
         if delay_s is not None and manifest not in self._due:
@@ -373,7 +380,7 @@ def _requeue_after_s(readiness: Readiness, link: BusLink | None) -> float | None
     if readiness.ready:
         return None
     event_comes = link is None or bool(link.unreachable()) or not link.knows_catalogue()
-    if event_comes and readiness.reason in ENDED_BY_EVENT:
+    if event_comes and readiness.reason in ENDED_BY_EVENT and not readiness.failed:
         # All of a bus's entities every few seconds would be a third of a processor for 5,000.
         return None
     return TRANSIENT_S.get(readiness.reason)

@@ -96,6 +96,8 @@ class StatusWriter:
         self._fresh: dict[_Target, tuple[_Status, float]] = {}
         # What is being written now: if it arrives, it is what the object has.
         self._in_flight: tuple[_Target, _Status] | None = None
+        # How often all that waits was forgotten.
+        self._cleared = 0
         self._wake = asyncio.Event()
         self.written = 0
         self.failed = 0
@@ -141,6 +143,7 @@ class StatusWriter:
         self._urgent.clear()
         self._later.clear()
         self._fresh.clear()
+        self._cleared += 1
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -188,6 +191,7 @@ class StatusWriter:
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
             "status": dict(status),
         }
+        cleared = self._cleared
         try:
             await self._apply(target, status, body)
             self.written += 1
@@ -204,7 +208,7 @@ class StatusWriter:
                 extra={"action": "status"},
             )
             if not error.final:
-                if target not in self._urgent:
+                if target not in self._urgent and cleared == self._cleared:
                     self._urgent.put(target, status, before)
                 await asyncio.sleep(self._retry_s)
             return False

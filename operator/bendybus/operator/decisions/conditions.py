@@ -106,6 +106,8 @@ class Readiness:
     message: str
     # It does not become Ready by itself, whatever its reason.
     stuck: bool = False
+    # A call failed: no event tells when a repeat would not.
+    failed: bool = False
 
 
 def ready_condition(
