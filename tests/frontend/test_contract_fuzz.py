@@ -12,11 +12,28 @@ from bendybus.domain.limits import Tier
 from bendybus.frontend.core import peek
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.send import SendDispatcher
-from bendybus.v1 import message_pb2, receiver_pb2, sender_pb2
+from bendybus.frontend.listeners.management_service import ManagementService
+from bendybus.frontend.listeners.pipeline_service import PipelineService
+from bendybus.frontend.listeners.receiver_service import ReceiverService
+from bendybus.frontend.listeners.sender_service import SenderService
+from bendybus.frontend.listeners.transaction_service import TransactionService
+from bendybus.v1 import (
+    management_pb2,
+    message_pb2,
+    pipeline_pb2,
+    receiver_pb2,
+    sender_pb2,
+    transaction_pb2,
+)
 from tests.contract_messages import batches, messages
 from tests.frontend.entities import queue
 from tests.frontend.frames import submit
 
+SERVICES = [
+    service
+    for file in (management_pb2, pipeline_pb2, receiver_pb2, sender_pb2, transaction_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+]
 FUZZ = settings(max_examples=150, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
@@ -116,3 +133,22 @@ def test_a_cursor_with_a_number_that_cannot_be_is_refused() -> None:
 
     with pytest.raises(errors.InvalidArgument, match="cursor"):
         peek.first_positions(cursor, 4, 0)
+
+
+@pytest.mark.parametrize(
+    "service",
+    [ManagementService, PipelineService, ReceiverService, SenderService, TransactionService],
+)
+def test_every_unary_call_tells_an_error_as_its_status(service: type) -> None:
+    """What decorates handlers does; a stream tells errors in its answers."""
+    (public,) = [each for each in SERVICES if each.name == service.__name__]
+
+    plain = [
+        method.name
+        for method in public.methods
+        if not method.client_streaming
+        and not method.server_streaming
+        and not hasattr(getattr(service, method.name), "__wrapped__")
+    ]
+
+    assert plain == []

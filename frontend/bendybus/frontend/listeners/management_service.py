@@ -364,6 +364,7 @@ class ManagementService(RuleManagement):
         super().__init__(front_end)
         self._front_end = front_end
 
+    @statuses.unary
     async def GetNamespace(
         self, request: management_pb2.GetNamespaceRequest, context: Context
     ) -> management_pb2.GetNamespaceResponse:
@@ -415,6 +416,7 @@ class ManagementService(RuleManagement):
         """Show a queue."""
         return await self._calls.get(QUEUE, request, management_pb2.GetQueueResponse)
 
+    @statuses.unary
     async def ListQueues(
         self, request: management_pb2.ListQueuesRequest, context: Context
     ) -> management_pb2.ListQueuesResponse:
