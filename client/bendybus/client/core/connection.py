@@ -109,6 +109,8 @@ class Connection:
         self._ready = asyncio.Event()
         self._ready.set()
         self._calls: set[grpc.aio.Call] = set()
+        # The tasks of unary calls, by who waits for them.
+        self._tasks: dict[object, asyncio.Task[None]] = {}
         # Streams of transactions that have ended.
         self._idle_transactions: list[TransactionCall] = []
         self._streams: set[Stream] = set()
@@ -141,6 +143,23 @@ class Connection:
     ) -> None:
         """Run `work` and pass its outcome to `waiter`. On the I/O thread."""
         self.io.spawn(self._finish(waiter, work, translate), "bendybus-call")
+
+    def start_call(
+        self,
+        waiter: Waiter[Result],
+        work: Callable[[], Coroutine[object, object, Result]],
+        translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
+    ) -> None:
+        """Start a unary call, which `end_call` ends. On the I/O thread."""
+        task = self.io.spawn(self._finish(waiter, work, translate), "bendybus-call")
+        self._tasks[waiter] = task
+        task.add_done_callback(lambda _: self._tasks.pop(waiter, None))
+
+    def end_call(self, waiter: Waiter[Result]) -> None:
+        """End a call whose caller has gone: it is not repeated. On the I/O thread."""
+        task = self._tasks.get(waiter)
+        if task is not None:
+            task.cancel()
 
     async def call(
         self,
@@ -261,7 +280,8 @@ class Connection:
         except grpc.aio.AioRpcError as exc:
             raise self.explained(statuses.from_rpc_error(exc)) from exc
         except asyncio.CancelledError:
-            if self._ready.is_set():
+            current = asyncio.current_task()
+            if self._ready.is_set() or (current is not None and current.cancelling()):
                 raise
             raise RetryableError("The connection was closed because the process forked.") from None
         finally:

@@ -23,24 +23,29 @@ def call(
     translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
 ) -> AnswerT:
     """Make a unary call and return its answer."""
-    return run(
-        connection,
+    waiter: ThreadWaiter[AnswerT] = connection.io.thread_waiter()
+    connection.io.submit(
+        connection.start_call,
+        waiter,
         lambda: connection.call(method, request, timeout_s),
-        timeout_s,
-        translate=translate,
+        translate,
     )
+    try:
+        return waiter.wait(timeout_s)
+    except BaseException:
+        # Whoever is interrupted does not expect that it is done later.
+        connection.io.submit(connection.end_call, waiter)
+        raise
 
 
 def run(
     connection: Connection,
     work: Callable[[], Coroutine[object, object, Result]],
     timeout_s: float,
-    *,
-    translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
 ) -> Result:
     """Run a coroutine on the I/O thread, which ends it in time, and return its result."""
     waiter: ThreadWaiter[Result] = connection.io.thread_waiter()
-    connection.io.submit(connection.start, waiter, work, translate)
+    connection.io.submit(connection.start, waiter, work)
     return waiter.wait(timeout_s)
 
 
