@@ -91,6 +91,7 @@ class Bus:
         self.calls: list[FakeCall] = []
         self._script = deque(script)
         self.kept: list[FakeCall] = []
+        self.closed = False
         self._retry = RetryPolicy(total=retries, backoff_factor_s=0.0)
         self.link = self.begin()
 
@@ -379,3 +380,14 @@ async def test_an_idle_stream_that_has_ended_costs_a_transaction_nothing() -> No
     await bus.link.commit(5)
 
     assert bus.link.state is State.COMMITTED
+
+
+@pytest.mark.requirement("R483")
+async def test_a_transaction_is_not_repeated_once_its_client_is_closed() -> None:
+    bus = Bus(BREAKS, COLLECTED)
+    bus.closed = True
+
+    with pytest.raises(BusError):
+        await bus.link.add(operation(), 60)
+
+    assert len(bus.calls) == 1

@@ -119,6 +119,8 @@ class Connection:
             self._open_send_stream, io.loop, settings.retry, self.send_limit, self.explained
         )
         self.closed = False
+        # Whether it is closed, and opens nothing any more.
+        self._ended = False
         self.send_stream.stream.name = f"send stream to {settings.target}"
         io.owners.add(self)
         io.submit(self.keep, self.send_stream.stream, "bendybus-send")
@@ -133,6 +135,8 @@ class Connection:
     async def _stubs(self) -> Stubs:
         # Not while the process forks.
         await self._ready.wait()
+        if self._ended:
+            raise _closed()
         return await self._channel.stubs()
 
     def start(
@@ -150,7 +154,10 @@ class Connection:
         work: Callable[[], Coroutine[object, object, Result]],
         translate: Callable[[BusError], AzureError] = exceptions.from_bus_error,
     ) -> None:
-        """Start a unary call, which `end_call` ends. On the I/O thread."""
+        """Start a unary call, which `end_call` and `close` end. On the I/O thread."""
+        if self.closed:
+            waiter.fail(translate(_closed()))
+            return
         task = self.io.spawn(self._finish(waiter, work, translate), "bendybus-call")
         self._tasks[waiter] = task
         task.add_done_callback(lambda _: self._tasks.pop(waiter, None))
@@ -178,9 +185,8 @@ class Connection:
         doubtful = False
         recorded: BusError | None = None
         while True:
-            left = deadline - self.io.loop.time()
             try:
-                return await self._call_once(method, request, left)
+                return await self._call_once(method, request, deadline)
             except BusError as exc:
                 failures += 0 if _waits(exc, request) else 1
                 recorded = exc if _is_recorded(exc) else recorded
@@ -232,9 +238,14 @@ class Connection:
         """Close streams and channel; operations in progress fail."""
         self.closed = True
         self.io.owners.discard(self)
+        for task in list(self._tasks.values()):
+            task.cancel()
         await self.close_receivers()
         await self.send_stream.close()
         await self.pause()
+        # What still waits for the end of a fork gets the error.
+        self._ended = True
+        self._ready.set()
 
     async def close_receivers(self) -> None:
         """Close all receivers concurrently: a bus that does not answer delays this once."""
@@ -259,17 +270,26 @@ class Connection:
             waiter.fail(translate(exc))
         except (ServiceBusError, ValueError, TypeError) as exc:
             waiter.fail(exc)
+        except asyncio.CancelledError:
+            # If it still has a caller: the client was closed.
+            waiter.fail(translate(_closed()))
+            raise
         except BaseException as exc:
             waiter.fail(ServiceBusError(f"Internal error of the client: {exc!r}", error=exc))
             raise
 
     async def _call_once(
-        self, method: "Method[RequestT, AnswerT]", request: RequestT, left: float
+        self, method: "Method[RequestT, AnswerT]", request: RequestT, deadline_s: float
     ) -> AnswerT:
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                stubs = await self._stubs()
+                metadata = await self._credentials.metadata()
+        except TimeoutError:
+            raise _timed_out() from None
+        left = deadline_s - self.io.loop.time()
         if left <= 0:
-            raise ServiceTimeout("The operation timed out before the bus answered.")
-        stubs = await self._stubs()
-        metadata = await self._credentials.metadata()
+            raise _timed_out()
         metadata = (*(metadata or ()), frame_forms.READS_HEADS)
         call = method(stubs)(request, timeout=left, metadata=metadata)
         self._calls.add(call)
@@ -336,6 +356,14 @@ def _may_be_done(error: BusError) -> bool:
     cause = error.__cause__
     never_sent = "failed to connect" in error.message
     return lost and isinstance(cause, grpc.aio.AioRpcError) and not never_sent
+
+
+def _timed_out() -> ServiceTimeout:
+    return ServiceTimeout("The operation timed out before the bus answered.")
+
+
+def _closed() -> RetryableError:
+    return RetryableError("The client was closed before the outcome of the operation was known.")
 
 
 def _is_recorded(error: BusError) -> bool:

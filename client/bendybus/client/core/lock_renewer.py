@@ -238,7 +238,7 @@ class SessionRenewal(Renewal):
             )
             return Outcome((), answer.locked_until_ms, answer.lock_remaining_ms)
 
-        self._connection.start(waiter, renew)
+        self._connection.start_call(waiter, renew)
         return True
 
     def _lock_left_s(self) -> float:

@@ -41,6 +41,9 @@ class State(Enum):
 class Streams(Protocol):
     """Gives a transaction its stream, and takes it back."""
 
+    # Whether there are no streams any more.
+    closed: bool
+
     async def open_transaction_stream(self) -> "TransactionCall":
         """Return a stream without a transaction."""
 
@@ -311,7 +314,8 @@ class TransactionLink:
     def _may_repeat(self, error: BusError, failures: int, deadline_s: float) -> bool:
         again = error.retryable or error.outcome is Outcome.UNKNOWN
         in_time = _now() + self._pause_s(error, failures) < deadline_s
-        return again and in_time and failures <= self._retry.total
+        again = again and failures <= self._retry.total
+        return again and in_time and not self._streams.closed
 
     def _pause_s(self, error: BusError, failures: int) -> float:
         return _MOVE_S if isinstance(error, Moved) else self._retry.pause_s(failures, error)
