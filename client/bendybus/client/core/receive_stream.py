@@ -82,7 +82,8 @@ class ReceiveStream:
     @property
     def unfinished(self) -> bool:
         """Whether closing it would still tell the bus something."""
-        holds = self._asks.ahead or self._buffer or len(self._settlements) or self._closing
+        holds = self._asks.ahead or self._buffer or not self._settlements.all_ended
+        holds = holds or self._closing
         holds = holds or (self.session is not None and self.session.ready)
         return self._opened and not self._closed and bool(holds)
 
@@ -136,6 +137,9 @@ class ReceiveStream:
 
     def settle(self, settlement: Settlement) -> None:
         """Take a settlement; its waiter gets an Outcome."""
+        if self._closed:
+            settlement.waiter.fail(ServiceBusError("The receiver is closed."))
+            return
         if not settlement.deadline_s:
             settlement.deadline_s = self._loop.time() + settlement.timeout_s
         if self.session is not None and self._settle_in_session(self.session, settlement):
@@ -152,6 +156,10 @@ class ReceiveStream:
             )
         self._watch()
         self.stream.wake()
+
+    def _settle_again(self, settlement: Settlement) -> None:
+        if self._settlements.take_rested(settlement):
+            self.settle(settlement)
 
     def _settle_in_session(self, session: SessionLink, settlement: Settlement) -> bool:
         """Follow a settlement in a session; return True if its lock is lost, and it has failed."""
@@ -202,7 +210,7 @@ class ReceiveStream:
         deadline = self._loop.time() + _CLOSE_TIMEOUT_S
         await self._until(lambda: not self._asks.open, deadline)
         self._release_all()
-        await self._until(lambda: not len(self._settlements), deadline)
+        await self._until(lambda: self._settlements.all_ended, deadline)
         if (session := self.session) is not None and (session.ready or self._open_sent):
             session.close()
             self.stream.wake()
@@ -262,7 +270,7 @@ class ReceiveStream:
         elif kind == "settle_result":
             self.outcome_s = time.monotonic()
             for pause, settlement in self._settlements.answered(response.settle_result):
-                self._loop.call_later(pause, self.settle, settlement)
+                self._loop.call_later(pause, self._settle_again, settlement)
             if self._settlements.has_waiting:
                 self.stream.wake()
         elif kind == "opened":
@@ -338,7 +346,7 @@ class ReceiveStream:
             pending.waiter.resolve(self._buffer.take(pending.max_messages))
 
     def _watch(self) -> None:
-        if self._sweeper is None and (self._buffer or len(self._settlements)):
+        if self._sweeper is None and (self._buffer or not self._settlements.all_ended):
             due_s = self._loop.time() + _SWEEP_S
             self._sweeper = self._loop.call_at(due_s, self._sweep, due_s)
 

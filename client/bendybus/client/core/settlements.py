@@ -8,7 +8,7 @@ bound waits. Their failures are kept until a flush reports them.
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from bendybus.client import exceptions
@@ -23,6 +23,7 @@ from bendybus.domain.errors import (
     MessageLockLost,
     OutcomeUnknown,
     RetryableError,
+    ServiceTimeout,
     SessionLockLost,
     Unauthenticated,
     Unauthorized,
@@ -146,6 +147,8 @@ class Settlements:
         self._retry = retry
         self._waiting: deque[Settlement] = deque()
         self._in_flight: dict[int, list[Settlement]] = {}
+        # To be repeated, after a pause.
+        self._resting: set[Settlement] = set()
         # Of the last frame.
         self.frame_id = 0
 
@@ -156,6 +159,11 @@ class Settlements:
     def has_waiting(self) -> bool:
         """Whether there is a frame to write."""
         return bool(self._waiting) and len(self._in_flight) < FRAMES_MAX
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether none has an outcome to come, also of those to be repeated after a pause."""
+        return not (self._waiting or self._in_flight or self._resting)
 
     def add(self, settlement: Settlement) -> None:
         """Take a settlement; one that is larger than a frame goes in parts."""
@@ -193,7 +201,7 @@ class Settlements:
         )
 
     def answered(self, result: receiver_pb2.SettleResult) -> list[tuple[float, Settlement]]:
-        """Resolve the waiters of a frame; return what to add again, each after a pause."""
+        """Resolve the waiters of a frame; return what rests: a pause, then `take_rested`."""
         members = self._in_flight.pop(result.frame_id, ())
         failures = {
             index: failure.error for failure in result.failures for index in failure.indexes
@@ -210,7 +218,15 @@ class Settlements:
                 self._resolve(settlement)
             else:
                 again.append((pause, settlement))
+                self._resting.add(settlement)
         return again
+
+    def take_rested(self, settlement: Settlement) -> bool:
+        """Return whether to add it again; if not, it has failed during its pause."""
+        if settlement not in self._resting:
+            return False
+        self._resting.discard(settlement)
+        return True
 
     def stream_broke(self, error: BusError) -> None:
         """Queue what was in flight again, or fail it if the retry policy ends."""
@@ -247,6 +263,8 @@ class Settlements:
             if all(entry.deadline_s <= now_s for entry in members):
                 late.extend(members)
                 del self._in_flight[frame_id]
+        timed_out = ServiceTimeout("The settlement timed out before it could be repeated.")
+        self._refuse_resting(lambda entry: entry.deadline_s <= now_s, timed_out)
         self._fail(late)
 
     def fail_all(self) -> None:
@@ -255,6 +273,13 @@ class Settlements:
         self._fail([*self._waiting, *members])
         self._waiting.clear()
         self._in_flight.clear()
+        closed = RetryableError("The receiver was closed before the settlement could be repeated.")
+        self._refuse_resting(lambda _: True, closed)
+
+    def _refuse_resting(self, ends: Callable[[Settlement], bool], error: BusError) -> None:
+        for entry in [entry for entry in self._resting if ends(entry)]:
+            self._resting.discard(entry)
+            refuse(entry, error)
 
     def _fail(self, settlements: Iterable[Settlement]) -> None:
         for settlement in settlements:
