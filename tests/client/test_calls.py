@@ -2,12 +2,15 @@
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
 
 from bendybus.client import aio
 from bendybus.client.aio import calls, management
+from bendybus.client.core import io_thread
+from bendybus.client.core.channel import Channel
 from bendybus.client.exceptions import OperationTimeoutError, ServiceBusConnectionError
 from bendybus.domain import errors
 from bendybus.v1.receiver_pb2 import PeekRequest
@@ -113,3 +116,78 @@ async def test_the_wait_for_a_token_is_part_of_the_timeout_of_a_call(fake: FakeF
         with pytest.raises(OperationTimeoutError):
             async with asyncio.timeout(3):
                 await client.get_queue_receiver("q").peek_messages(timeout=0.3)
+
+
+class Token:
+    """A token that expires after a second."""
+
+    token = "t"
+
+    def __init__(self) -> None:
+        self.expires_on = int(time.time()) + 1
+
+
+class SlowCredential:
+    """A credential whose tokens take their time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def get_token(self, *scopes: str, **options: Any) -> Token:
+        """Return a token."""
+        self.asked += 1
+        await asyncio.sleep(0.5)
+        return Token()
+
+
+@pytest.mark.requirement("R484")
+async def test_a_call_that_waits_for_its_token_during_a_fork_is_made(fake: FakeFrontEnd) -> None:
+    credential = SlowCredential()
+    async with aio.ServiceBusClient(f"http://127.0.0.1:{fake.port}", credential, **RETRY) as client:
+        receiver = client.get_queue_receiver("q")
+        await receiver.peek_messages()
+        client._shared.get()._credentials.refused()  # the token has expired
+        call = asyncio.create_task(receiver.peek_messages())
+        await asyncio.sleep(0.2)
+        assert credential.asked == 2
+
+        await asyncio.to_thread(io_thread._before_fork)  # what os.fork() runs
+        await asyncio.to_thread(io_thread._after_fork_in_parent)
+
+        assert await call == []
+
+
+@pytest.mark.requirement("R484")
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_a_call_under_way_is_repeated_when_certificates_are_replaced(
+    fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch, deletes: bool
+) -> None:
+    known, began, tries = ManagementService._known, threading.Event(), 0
+
+    async def slow(self: ManagementService, name: str, context: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1 and deletes:
+            del fake.entities["q"]
+        began.set()
+        if tries == 1:
+            await asyncio.sleep(30)
+        await known(self, name, context)
+
+    monkeypatch.setattr(ManagementService, "_known", slow)
+    async with management.ServiceBusAdministrationClient.from_connection_string(
+        fake.connection_string, **RETRY
+    ) as client:
+        call: asyncio.Task[Any] = asyncio.create_task(
+            client.delete_queue("q") if deletes else client.get_queue("q")
+        )
+        await asyncio.to_thread(began.wait, 5)
+        connection = client._shared.get()
+
+        # The file of certificates has changed, and a stream of this client met the new ones.
+        monkeypatch.setattr(Channel, "_certificates", lambda self: b"new")
+        connection.io.submit(connection._channel._reload_certificates)
+        found = await asyncio.wait_for(call, 10)
+
+        assert tries == 2
+        assert deletes or found.name == "q"

@@ -283,8 +283,9 @@ class Connection:
     ) -> AnswerT:
         try:
             async with asyncio.timeout_at(deadline_s):
-                stubs = await self._stubs()
                 metadata = await self._credentials.metadata()
+                # STRICTLY AFTER the token: a fork during the wait for it closes the channel.
+                stubs = await self._stubs()
         except TimeoutError:
             raise _timed_out() from None
         left = deadline_s - self.io.loop.time()
@@ -299,11 +300,12 @@ class Connection:
             return answer
         except grpc.aio.AioRpcError as exc:
             raise self.explained(statuses.from_rpc_error(exc)) from exc
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as exc:
             current = asyncio.current_task()
-            if self._ready.is_set() or (current is not None and current.cancelling()):
+            if current is not None and current.cancelling():
                 raise
-            raise RetryableError("The connection was closed because the process forked.") from None
+            # The process forks, or the certificates have changed: the channel was closed.
+            raise RetryableError("The connection was closed before the bus answered.") from exc
         finally:
             self._calls.discard(call)
 
@@ -354,8 +356,9 @@ def _may_be_done(error: BusError) -> bool:
         return True
     lost = type(error) in (RetryableError, ServiceTimeout)
     cause = error.__cause__
+    broke = isinstance(cause, grpc.aio.AioRpcError | asyncio.CancelledError)
     never_sent = "failed to connect" in error.message
-    return lost and isinstance(cause, grpc.aio.AioRpcError) and not never_sent
+    return lost and broke and not never_sent
 
 
 def _timed_out() -> ServiceTimeout:
