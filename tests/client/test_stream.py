@@ -1,6 +1,7 @@
 """The stream under senders and receivers: when it is written to, and what its end means."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import grpc
@@ -140,3 +141,46 @@ async def test_who_is_let_in_writes(metadata: list[tuple[str, str]], asked: bool
 async def _turns() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+class EndlessCall(Call):
+    """A stream that ends only when it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancelled = asyncio.Event()
+
+    async def read(self) -> Any:
+        """Wait for the end."""
+        await self.cancelled.wait()
+        raise asyncio.CancelledError
+
+    def cancel(self) -> bool:
+        """End it."""
+        self.cancelled.set()
+        return True
+
+
+@pytest.mark.requirement("R485")
+async def test_a_stream_that_is_closed_in_the_step_in_which_it_was_opened_ends() -> None:
+    class Opening(Owner):
+        stream: Stream
+        closing: asyncio.Task[None]
+
+        async def open_call(self) -> Any:
+            # Runs next, before anything else learns of the call.
+            self.closing = asyncio.create_task(self.stream.close())
+            return EndlessCall()
+
+    owner = Opening(EndlessCall())
+    owner.stream = stream = Stream(owner, RetryPolicy())
+    run = asyncio.create_task(stream.run())
+    await asyncio.sleep(0.05)
+    try:
+        await owner.closing
+
+        assert (await asyncio.wait({run}, timeout=1))[0]
+    finally:
+        run.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await run

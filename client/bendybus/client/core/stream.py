@@ -119,7 +119,7 @@ class Stream:
         self._wake = asyncio.Event()
         self._closed = asyncio.Event()
         self._call: Any = None
-        self._opening: asyncio.Task[Call] | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._moving = False
         self._writer_error: Exception | None = None
         self._ended = asyncio.Event()
@@ -201,10 +201,9 @@ class Stream:
         writer: asyncio.Task[None] | None = None
         try:
             self._opening = asyncio.get_running_loop().create_task(
-                _of(self._owner), name="bendybus-opening"
+                self._open(), name="bendybus-opening"
             )
-            self._call = await self._opening
-            # Nothing but `_call` may keep the call: a fork waits until gRPC is gone.
+            await self._opening
             self._opening = None
             self.clock.restart()
             writer = asyncio.get_running_loop().create_task(
@@ -239,6 +238,11 @@ class Stream:
                 await asyncio.wait([writer])
             self._call = None
             self._ended.set()
+
+    async def _open(self) -> None:
+        # Set in the step in which it is opened, for `cancel` to find. Nothing else may keep the
+        # call: a fork waits until gRPC is gone.
+        self._call = await self._owner.open_call()
 
     async def _ending(self) -> BusError:
         code, details = await self._call.code(), await self._call.details()
@@ -297,10 +301,6 @@ class Stream:
             await asyncio.wait_for(self._closed.wait(), pause_s)
         except TimeoutError:
             return
-
-
-async def _of(owner: Owner) -> Call:
-    return await owner.open_call()
 
 
 def _internal(exc: Exception) -> BusError:
