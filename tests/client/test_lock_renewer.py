@@ -152,3 +152,52 @@ async def test_only_a_lost_lock_ends_its_renewal(error: ServiceBusError, kept: b
     assert (told == []) is kept
     assert (entry in renewing._renewals) is kept
     renewing.close()
+
+
+class Full(aio.AutoLockRenewer):
+    """A renewer that takes one message."""
+
+    def register(self, receiver: Any, renewable: Any, *args: Any, **kwargs: Any) -> None:
+        """Register it."""
+        if self._renewing is not None:
+            raise ServiceBusError("full")
+        super().register(receiver, renewable, *args, **kwargs)
+
+
+@pytest.mark.requirement("R485")
+@pytest.mark.parametrize("deferred", [False, True])
+async def test_messages_that_cannot_be_registered_are_given_back(
+    fake: FakeFrontEnd, asynchronous: aio.ServiceBusClient, deferred: bool
+) -> None:
+    async with Full() as renewer:
+        sender = asynchronous.get_queue_sender("q")
+        await sender.send_messages([ServiceBusMessage("1"), ServiceBusMessage("2")])
+        other = asynchronous.get_queue_receiver("q", max_wait_time=5)
+        if deferred:
+            for message in await _all_of(other, 2):
+                await other.defer_message(message)
+        numbers = list(fake.queues["q"].messages)
+        receiver = asynchronous.get_queue_receiver("q", auto_lock_renewer=renewer)
+
+        receiving = (
+            receiver.receive_deferred_messages(numbers)
+            if deferred
+            else receiver.receive_messages(2, max_wait_time=5)
+        )
+
+        with pytest.raises(ServiceBusError, match="full"):
+            await receiving
+
+        stored = list(fake.queues["q"].messages.values())
+        await eventually(lambda: not any(each.token for each in stored))
+        again = await (other.receive_deferred_messages(numbers) if deferred else _all_of(other, 2))
+
+    assert len(again) == 2
+    assert [message.delivery_count for message in again] == [0, 0]
+
+
+async def _all_of(receiver: aio.ServiceBusReceiver, count: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < count:
+        found += await receiver.receive_messages(count)
+    return found

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.client import arguments
-from bendybus.client.core import io_thread, session_link, tracing
+from bendybus.client.core import io_thread, pending_receive, session_link, tracing
 from bendybus.client.core.clients import EntityClient
 from bendybus.client.core.connection import Connection
 from bendybus.client.core.io_thread import Waiter
@@ -152,9 +152,27 @@ class BaseReceiver(EntityClient):
     def _made(self, slices: Sequence[BatchSlice]) -> list[ServiceBusReceivedMessage]:
         messages = received_message.make_all(slices, settled=not self._locks)
         if self._auto_lock_renewer is not None and not self._by_session:
-            for message in messages:
-                self._auto_lock_renewer.register(self, message)
+            try:
+                for message in messages:
+                    self._auto_lock_renewer.register(self, message)
+            except BaseException:
+                self._give_back(slices, messages)
+                raise
         return messages
+
+    def _give_back(
+        self, slices: Sequence[BatchSlice], messages: Sequence[ServiceBusReceivedMessage]
+    ) -> None:
+        """Release messages that no caller gets: they count as never delivered."""
+        for message in messages:
+            # Ends the renewal of those that are registered.
+            message._settled = True
+        connection, stream = self._connection, self._current
+        assert connection is not None, "it has received"
+        assert stream is not None, "the same"
+        release, tokens = receiver_pb2.DISPOSITION_RELEASE, pending_receive.tokens(slices)
+        settlement = Settlement(release, tokens, NoWaiter(), SETTLE_TIMEOUT_S)
+        connection.io.submit(stream.settle, settlement)
 
     def _begin_step(self, count: int, wait_s: float) -> list[ServiceBusReceivedMessage]:
         """Begin a receive; return what was asked for ahead, if there is something."""
