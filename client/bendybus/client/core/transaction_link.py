@@ -229,10 +229,14 @@ class TransactionLink:
             async with asyncio.timeout_at(deadline_s):
                 if self._call is None:
                     self._call = await self._streams.open_transaction_stream()
-                if await streams.admitted(self._call):
+                    # `abandon` found no stream to end.
+                    self._check_not_abandoned()
+                call = self._call
+                if await streams.admitted(call):
+                    self._check_not_abandoned()
                     self._written = True
-                    await self._call.write(request)
-                answer = await self._call.read()
+                    await call.write(request)
+                answer = await call.read()
             if answer is not grpc.aio.EOF:
                 found: transaction_pb2.TransactResponse = answer
                 return found
@@ -286,6 +290,11 @@ class TransactionLink:
         if self.failure is not None:
             raise self.failure
         raise InvalidOperation(f"the transaction {self.state.value}. Begin another one.")
+
+    def _check_not_abandoned(self) -> None:
+        """Raise why it was rolled back, if that came while an operation waited for its stream."""
+        if (failure := self.failure) is not None:
+            raise failure
 
     def _lost(self, error: BusError) -> BusError:
         lost = RetryableError(
