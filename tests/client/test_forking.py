@@ -3,12 +3,16 @@
 import asyncio
 import subprocess
 import sys
+import time
 from typing import Any
 
-from bendybus.client import ServiceBusMessage
+import pytest
+
+from bendybus.client import ServiceBusClient, ServiceBusMessage
+from bendybus.client.core import io_thread
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.stream import Stream
-from tests.client.conftest import Either
+from tests.client.conftest import RETRY, Either
 from tests.client.fake_front_end import FakeFrontEnd
 
 PROGRAM = """
@@ -154,3 +158,28 @@ async def test_a_stream_that_is_just_opened_is_let_go_of_at_once() -> None:
     running.cancel()
     await asyncio.wait({running})
     assert running.cancelled()
+
+
+@pytest.mark.requirement("R484")
+@pytest.mark.parametrize("busy_s", [0.3, 0.8], ids=["until it ends", "longer than it waits"])
+def test_clients_go_on_after_a_fork_while_the_io_thread_is_busy(
+    fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch, busy_s: float
+) -> None:
+    monkeypatch.setattr(io_thread, "_PAUSE_TIMEOUT_S", 0.2)
+    clients = [
+        ServiceBusClient.from_connection_string(fake.connection_string, **RETRY) for _ in range(3)
+    ]
+    senders = [each.get_queue_sender("q") for each in clients]
+    for sender in senders:
+        sender.send_messages(ServiceBusMessage(b"before"))
+    io_thread.current().submit(time.sleep, busy_s)
+    time.sleep(0.05)
+
+    io_thread._before_fork()  # what os.fork() runs
+    io_thread._after_fork_in_parent()
+
+    for sender in senders * 2:
+        sender.send_messages(ServiceBusMessage(b"after"), timeout=5)
+    assert len(fake.queues["q"].messages) == 9
+    for each in clients:
+        each.close()

@@ -264,7 +264,9 @@ class IoThread:
         """Run the loop in a new thread."""
         # gRPC reads it when it starts: without it nothing of gRPC works after a fork.
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
-        self._thread = threading.Thread(target=self._run, name="bendybus-io", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(self._thread,), name="bendybus-io", daemon=True
+        )
         self._thread.start()
 
     def submit(self, function: Callable[..., None], *args: object) -> None:
@@ -312,6 +314,8 @@ class IoThread:
             future.result(_PAUSE_TIMEOUT_S)
         except TimeoutError:
             _log.warning("client: gRPC could not be closed in time before a fork")
+            # What would be paused after `resume` would stay so.
+            future.cancel()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_PAUSE_TIMEOUT_S)
         # What is left in reference cycles would keep gRPC's own threads alive.
@@ -348,7 +352,10 @@ class IoThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_EXIT_S)
 
-    def _run(self) -> None:
+    def _run(self, before: threading.Thread | None) -> None:
+        if before is not None:
+            # Held up for longer than a fork waits: a loop runs on one thread at a time.
+            before.join()
         asyncio.set_event_loop(self.loop)
         _log.debug("client: the I/O thread runs on %s", event_loop.name())
         self.loop.run_forever()
@@ -370,6 +377,8 @@ class IoThread:
             _log.error("client: task %s died", task.get_name(), exc_info=task.exception())
 
     async def _pause_owners(self) -> None:
+        # Cancelled here, if `pause` gave up before this thread came to it.
+        await asyncio.sleep(0)
         for owner in list(self.owners):
             await owner.pause()
 

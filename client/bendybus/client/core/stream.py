@@ -185,7 +185,8 @@ class Stream:
             self._opening.cancel()
         if self._call is not None:
             self._call.cancel()
-        await asyncio.wait_for(self._ended.wait(), _END_TIMEOUT_S)
+        async with asyncio.timeout(_END_TIMEOUT_S):
+            await self._ended.wait()
 
     async def close(self) -> None:
         """Close the stream. The owner finishes what is in flight before."""
