@@ -1,7 +1,11 @@
 """The bound on what waits to be sent."""
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from bendybus.client import ServiceBusMessage, aio
 from bendybus.client.core.send_queue import SendLimit
 
 
@@ -53,3 +57,28 @@ def test_first_come_first_served() -> None:
 
     assert small.admitted
     assert not big.admitted
+
+
+@pytest.mark.requirement("R485")
+async def test_a_send_that_is_cancelled_as_it_gets_room_is_cancelled(
+    asynchronous: aio.ServiceBusClient,
+) -> None:
+    sender = asynchronous.get_queue_sender("q")
+    await sender.send_messages(ServiceBusMessage(b"0"))
+    limit = asynchronous._shared.get().send_limit
+    limit._messages = limit._messages_max  # the send queue is full
+    sending = asyncio.create_task(sender.send_messages(ServiceBusMessage(b"1")))
+    async with asyncio.timeout(5):
+        while not limit._waiting:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    waiter: Any = limit._waiting[0][2]
+
+    limit.release(limit._messages_max, 0)
+    async with asyncio.timeout(5):
+        while not waiter.future.done():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.wait([sending], timeout=5)
+
+    assert sending.cancelled()

@@ -157,7 +157,9 @@ class LoopWaiter(Generic[Result]):
     async def wait_at_most(self, timeout_s: float) -> Result:
         """Return the result or raise the error; OperationTimeoutError when neither comes."""
         try:
-            return await asyncio.wait_for(self.wait(timeout_s), timeout_s)
+            # Not wait_for: before Python 3.12 it loses a cancellation that comes with the result.
+            async with asyncio.timeout(timeout_s):
+                return await self.wait(timeout_s)
         except TimeoutError:
             raise OperationTimeoutError from None
 
