@@ -269,3 +269,24 @@ async def test_callers_wait_when_there_is_no_room(
 
 async def _never() -> Any:
     raise AssertionError
+
+
+@pytest.mark.requirement("R483")
+async def test_a_send_that_is_to_be_repeated_ends_as_its_client_is_closed(
+    fake: FakeFrontEnd,
+) -> None:
+    fake.group_errors["pinned"] = [errors.ServerBusy("busy")]
+    async with AsyncClient.from_connection_string(
+        fake.connection_string, retry_backoff_factor=30
+    ) as client:
+        sender = client.get_queue_sender("q")
+        message = ServiceBusMessage("x", message_id="pinned")
+        sending = asyncio.create_task(sender.send_messages(message))
+        while not fake.frames:  # noqa: ASYNC110 - another thread fills it
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.2)
+
+    await asyncio.wait({sending}, timeout=2)
+
+    assert sending.done()
+    assert "The client was closed" in str(sending.exception())

@@ -69,6 +69,8 @@ class SendStream:
         self._waiting = SendQueue()
         self._repeats: deque[Frame] = deque()
         self._resting: set[Frame] = set()
+        # Known not to be stored; sent again after a pause.
+        self._paused: set[Unit] = set()
         self._in_flight: dict[int, Frame] = {}
         self._bytes_in_flight = 0
         self._round_robin = RoundRobin()
@@ -96,7 +98,7 @@ class SendStream:
         frames = [*self._in_flight.values(), *self._repeats, *self._resting]
         for frame in frames:
             self._give_up(frame, send_queue.closed())
-        for unit in self._waiting.remove_if(lambda _: True):
+        for unit in [*self._waiting.remove_if(lambda _: True), *self._paused]:
             self._finish(unit, error=send_queue.closed())
         for timer in (self._hold, self._sweeper):
             if timer is not None:
@@ -330,7 +332,13 @@ class SendStream:
             self._finish(unit, error=exceptions.from_bus_error(error))
         else:
             # Nothing of it was stored: it may go into a frame of another number.
-            self._loop.call_later(pause, self.send, unit)
+            self._paused.add(unit)
+            self._loop.call_later(pause, self._send_again, unit)
+
+    def _send_again(self, unit: Unit) -> None:
+        self._paused.discard(unit)
+        if not unit.done:
+            self.send(unit)
 
     def _arm(self, frame: Frame, deadline_s: float) -> None:
         at = deadline_s + _GRACE_S
