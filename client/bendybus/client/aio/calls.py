@@ -32,7 +32,7 @@ async def call(
     try:
         return await waiter.wait(timeout_s)
     except BaseException:
-        # Whoever is interrupted does not expect that it is done later.
+        # An interrupted caller does not expect the call to be done later.
         connection.io.submit(connection.end_call, waiter)
         raise
 

@@ -33,7 +33,7 @@ def call(
     try:
         return waiter.wait(timeout_s)
     except BaseException:
-        # Whoever is interrupted does not expect that it is done later.
+        # An interrupted caller does not expect the call to be done later.
         connection.io.submit(connection.end_call, waiter)
         raise
 
