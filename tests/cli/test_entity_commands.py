@@ -299,10 +299,12 @@ def test_what_is_wrong_with_a_queue_made_by_hand_is_named_as_it_was_typed(
         run(bus, "create", "queue", "bad name!"),
         run(bus, "create", "queue", "new", "--requires-session", "--set", "requiresSession=false"),
         run(bus, "create", "queue", "new", "--set", "lockDuration=1h"),
+        run(bus, "create", "queue", "new", "--set", "maxMessageSizeInKilobytes=0"),
     ]
 
-    name, session, duration = capsys.readouterr().err.splitlines()
-    assert codes == [2, 2, 2]
+    name, session, duration, size = capsys.readouterr().err.splitlines()
+    assert codes == [2, 2, 2, 2]
+    assert size.endswith("--set maxMessageSizeInKilobytes: must be at least 1 (got 0).")
     assert session.startswith("bendybus: --set requiresSession: contradicts itself (got 'false'")
     assert name.startswith("bendybus: Name of the queue: 'bad name!' must start with a letter")
     assert duration.startswith("bendybus: --set lockDuration: must be an ISO 8601 duration")

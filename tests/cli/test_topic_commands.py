@@ -148,14 +148,16 @@ def test_a_topic_is_deleted_only_after_a_question_that_counts_its_subscriptions(
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
-        ("colour=red", "--set colour: a subscription has no such field, only lockDuration"),
+        ("colour=red", "--set colour: a subscription has no such field. Known: lockDuration"),
+        ("LockDuration=PT30S", "a subscription has no such field. Did you mean lockDuration?"),
         ("enablePartitioning=true", "a subscription has no such field"),
         ("lockDuration=1h", "--set lockDuration: "),
         ("lockDuration=PT1H", "--set lockDuration: must be 5000 ms to 300000 ms"),
         ("lockDuration=P99999999D", "--set lockDuration: must be 5000 ms to 300000 ms"),
         ("maxDeliveryCount=x", "--set maxDeliveryCount: must be a whole number (got 'x')"),
+        ("maxDeliveryCount=1_0", "--set maxDeliveryCount: must be a whole number (got '1_0')"),
         ("deadLetteringOnMessageExpiration=yes", "must be true or false (got 'yes')"),
-        ("status=Odd", "--set status: must be one of Active"),
+        ("status=Odd", "must be Active, Disabled, SendDisabled or ReceiveDisabled (got 'Odd')"),
         ("status=SendDisabled", "--set status: of a subscription must be Active or Disabled"),
         ("lockDuration", "--set: must be FIELD=VALUE (got 'lockDuration')"),
     ],

@@ -24,6 +24,8 @@ Capture = pytest.CaptureFixture[str]
         (("top", "--interval", "9999"), "must be at most 3600.0 (got '9999')."),
         (("logs", "nobody"), "'nobody' is not one of 'all', 'partition', 'frontend'."),
         (("describe", "queue", "q", "-o", "x"), "'x' is not one of 'table', 'wide'"),
+        (("up", "--data", ""), "--data: must name a folder (got '')."),
+        (("--data", "", "get", "queues"), "--data: must name a folder (got '')."),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_with_what_it_must_be(

@@ -154,7 +154,7 @@ def _subject(document: dict[Any, Any]) -> str:
 def _unknown_kind(kind: object) -> str:
     if kind is None:
         return f"is missing. It must be one of {', '.join(KINDS)}."
-    return f"{kind!r} is not known.{_did_you_mean(str(kind), KINDS)}"
+    return f"{kind!r} is not known.{did_you_mean(str(kind), KINDS)}"
 
 
 def _field(detail: ErrorDetails) -> str:
@@ -165,7 +165,7 @@ def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
     """Return what to do about one error of pydantic, in our words."""
     if detail["type"] == "extra_forbidden":
         names = _names_at(model, detail["loc"][:-1])
-        return f"is not a known field.{_did_you_mean(str(detail['loc'][-1]), names)}"
+        return f"is not a known field.{did_you_mean(str(detail['loc'][-1]), names)}"
     if detail["type"] == "missing":
         return "is missing. It is required."
     if detail["type"] in ("value_error", "assertion_error"):
@@ -173,7 +173,8 @@ def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
     return field_errors.sentence(detail)
 
 
-def _did_you_mean(word: str, names: Iterable[str]) -> str:
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return a sentence with the name that is most like a word, or with all names."""
     choices = list(names)
     lowered = {name.lower(): name for name in choices}
     close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)

@@ -126,6 +126,13 @@ def connection_string(choice: Choice) -> str:
     return named or str(local_bus(choice)["connection_string"])
 
 
+def data_folder(text: str) -> Path:
+    """Return the folder that --data names. Raises UsageError: an empty name is none."""
+    if not text:
+        raise UsageError("--data: must name a folder (got '').")
+    return Path(text)
+
+
 def ca_file(choice: Choice) -> Path | None:
     """Return the file of the authorities to trust; None: those that everybody trusts."""
     named = choice.environment.get(CA_FILE_VARIABLE)

@@ -1,20 +1,32 @@
 """`--set FIELD=VALUE`: the settings of an entity, with their names in manifests."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from bendybus.cli.errors import UsageError
+from bendybus.crds import loading
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain import descriptions, entity, entity_settings
 from bendybus.domain.descriptions import AnyDescription
 from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
 from bendybus.domain.errors import BusError, InvalidArgument
 
+_WHOLE: Final = re.compile(r"-?[0-9]+")
+
+
+def _whole(text: str) -> int:
+    # Stricter than int(), which takes 1_000 and digits of all scripts.
+    if not _WHOLE.fullmatch(text):
+        raise ValueError
+    return int(text)
+
+
 # How a value is read, and what it must be.
 _READERS: Final[Mapping[SettingType, tuple[Callable[[str], Any], str]]] = {
     SettingType.BOOLEAN: ({"true": True, "false": False}.__getitem__, "true or false"),
-    SettingType.WHOLE: (int, "a whole number"),
-    SettingType.STATUS: (EntityStatus, "one of " + ", ".join(EntityStatus)),
+    SettingType.WHOLE: (_whole, "a whole number"),
+    SettingType.STATUS: (EntityStatus, " or ".join(", ".join(EntityStatus).rsplit(", ", 1))),
 }
 
 
@@ -31,8 +43,8 @@ def description(
     changes: dict[str, Any] = {}
     for name, value in by_name("--set", "FIELD=VALUE", fields).items():
         if name not in settings:
-            allowed = ", ".join(settings)
-            raise UsageError(f"--set {name}: a {default.kind} has no such field, only {allowed}.")
+            hint = loading.did_you_mean(name, settings)
+            raise UsageError(f"--set {name}: a {default.kind} has no such field.{hint}")
         changes[settings[name].name] = _value(settings[name], value)
     wanted = descriptions.merged(default, changes)
     try:
@@ -57,7 +69,14 @@ def _value(setting: Setting, text: str) -> Any:
     """Return the value that a text is."""
     read, what = _READERS.get(setting.type, (str, ""))
     try:
-        return setting.from_text(text) if setting.type is SettingType.DURATION else read(text)
+        duration = setting.type is SettingType.DURATION
+        value: Any = setting.from_text(text) if duration else read(text)
+        if setting.left_to_tier and value < setting.least:
+            # The default, which leaves it to the tier, is no value that can be given.
+            raise InvalidArgument(
+                setting.manifest_name, f"must be at least {setting.least} (got {value})."
+            )
+        return value
     except InvalidArgument as error:
         raise UsageError(f"--set {error.message}") from error
     except (KeyError, ValueError):

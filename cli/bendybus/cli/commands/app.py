@@ -78,7 +78,12 @@ def choose(
         ),
     ] = "",
     data: Annotated[
-        Path | None, typer.Option(help="Folder of a local bus, where several run.")
+        Path | None,
+        typer.Option(
+            parser=bus_choice.data_folder,
+            metavar="PATH",
+            help="Folder of a local bus, where several run.",
+        ),
     ] = None,
     ca_file: Annotated[
         Path | None,

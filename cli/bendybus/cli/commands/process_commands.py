@@ -56,7 +56,12 @@ def up(
         list[str], typer.Option(help="Without manifests: a queue of the bus; repeatable.")
     ] = [],  # noqa: B006
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the data; kept between runs.")
+        Path | None,
+        typer.Option(
+            parser=bus_choice.data_folder,
+            metavar="PATH",
+            help="Folder of the data; kept between runs.",
+        ),
     ] = None,
     port: Annotated[int, typer.Option(help="Front-end port (0: any free port).")] = 7480,
     processes: Annotated[
