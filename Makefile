@@ -13,7 +13,7 @@ PY := $(BIN)/python
 CLUSTER ?= ../shared/cluster
 IMAGE ?= localhost/bendybus:dev
 SPARK_IMAGE ?= localhost/bendybus-spark:dev
-ROOMS := $(wildcard domain protos crds partition_server frontend operator client cli spark)
+ROOMS := $(wildcard domain protos amqp crds partition_server frontend operator client cli spark)
 CODE := $(ROOMS) $(wildcard examples bench charts docs tests tools)
 PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
 # How tests are dealt over processes is in tests/conftest.py; ARGS=-n0 runs them one by one.
@@ -50,7 +50,7 @@ test: install ## Run every test that needs no cluster
 	@$(PY) -m pytest -q $(PARALLEL) $(ARGS)
 
 # Rules, wire and servers in memory: what waits for nothing.
-FAST ?= tests/domain tests/wire tests/crds tests/partition_server tests/frontend tests/operator tests/spark
+FAST ?= tests/domain tests/wire tests/amqp tests/crds tests/partition_server tests/frontend tests/operator tests/spark
 
 .PHONY: test-fast
 test-fast: install ## Run the tests that wait for nothing, at every save (45 s); FAST=tests/client: those of a folder

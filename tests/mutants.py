@@ -34,8 +34,8 @@ from tests import conformance, mechanical_breaks
 ROOT: Final = Path(__file__).parents[1]
 # Rooms whose code is on the path of the copy, before the installed one.
 ROOMS: Final = (
-    "domain", "protos", "crds", "partition_server", "frontend", "operator", "client", "cli",
-    "spark",
+    "domain", "protos", "amqp", "crds", "partition_server", "frontend", "operator", "client",
+    "cli", "spark",
 )  # fmt: skip
 _LEFT_OUT: Final = shutil.ignore_patterns(
     ".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "build", "dist", "results"

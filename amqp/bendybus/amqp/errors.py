@@ -1,0 +1,29 @@
+"""What can go wrong in the engine.
+
+AmqpError
+├── DecodeError      bytes are not AMQP
+└── ProtocolError    they are, and break a rule of it; `condition` is what the peer is told
+"""
+
+
+class AmqpError(Exception):
+    """Raised when the peer, or the caller of the engine, breaks a rule of AMQP 1.0."""
+
+
+class DecodeError(AmqpError):
+    """Raised when bytes are not the encoding of what is expected."""
+
+
+class ProtocolError(AmqpError):
+    """Raised when a frame may not come now, or names what does not exist.
+
+    `condition`: the symbol that the peer is told, such as amqp:connection:framing-error.
+    """
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(f"{condition}: {description}")
+        self.condition = condition
+        self.description = description
+
+    def __reduce__(self) -> tuple[type["ProtocolError"], tuple[str, str]]:
+        return type(self), (self.condition, self.description)

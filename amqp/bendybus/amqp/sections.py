@@ -1,0 +1,306 @@
+"""Messages, section by section: read from the bytes of a delivery, and written as such.
+
+    [header] [delivery-annotations] [message-annotations]
+    [properties] [application-properties] body [footer]      the bare message
+
+A body is data (binary, in one section or several), sequences (lists) or one value. Nothing but the
+body is needed, and most of it is skipped by who does not read it.
+
+Source: AMQP 1.0, part 3.2, "Message Format".
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bendybus.amqp import decoding, encoding, values
+from bendybus.amqp.errors import DecodeError
+from bendybus.amqp.values import Described, Pairs, Symbol, Timestamp, Ubyte, Uint, Ulong
+
+HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
+APPLICATION_PROPERTIES: Final = 0x74
+DATA: Final = 0x75
+SEQUENCE: Final = 0x76
+VALUE: Final = 0x77
+FOOTER: Final = 0x78
+# A section's name as a symbol, for peers that do not use its number.
+_BY_SYMBOL: Final = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
+}
+# A message of several: each data section is a whole message. Of Service Bus and Event Hubs.
+BATCH_FORMAT: Final = 0x80013700
+# Sections of one message; messages of a batch.
+SECTIONS_MAX: Final = 10_000
+_U32: Final = struct.Struct(">I").unpack_from
+_DATA8: Final = bytes((0x00, values.SMALL_ULONG, DATA, values.BINARY8))
+_DATA32: Final = bytes((0x00, values.SMALL_ULONG, DATA, values.BINARY32))
+
+# A map as it is decoded: with keys of any type.
+Map = dict[Any, Any] | Pairs
+
+
+@dataclass(slots=True)
+class Header:
+    """How a message is delivered. `ttl` is in ms; None: not set."""
+
+    durable: bool | None = None
+    priority: int | None = None
+    ttl: int | None = None
+    first_acquirer: bool | None = None
+    delivery_count: int | None = None
+
+
+@dataclass(slots=True)
+class Properties:
+    """The standard properties of a message. Times are in ms since 1970; None: not set."""
+
+    message_id: Any = None
+    user_id: bytes | None = None
+    to: Any = None
+    subject: str | None = None
+    reply_to: Any = None
+    correlation_id: Any = None
+    content_type: str | None = None
+    content_encoding: str | None = None
+    absolute_expiry_time: int | None = None
+    creation_time: int | None = None
+    group_id: str | None = None
+    group_sequence: int | None = None
+    reply_to_group_id: str | None = None
+
+
+_HEADER_FIELDS: Final = (bool, Ubyte, Uint, bool, Uint)
+# None: any type.
+_PROPERTY_FIELDS: Final = (
+    None,
+    bytes,
+    None,
+    str,
+    None,
+    None,
+    Symbol,
+    Symbol,
+    Timestamp,
+    Timestamp,
+    str,
+    Uint,
+    str,
+)
+_PROPERTY_NAMES: Final = Properties.__slots__
+_HEADER_NAMES: Final = Header.__slots__
+
+
+@dataclass(slots=True)
+class Message:
+    """A message. Exactly one of `data`, `sequences` and `has_value` says what its body is."""
+
+    header: Header | None = None
+    delivery_annotations: Map | None = None
+    message_annotations: Map | None = None
+    properties: Properties | None = None
+    application_properties: Map | None = None
+    data: Sequence[bytes] = ()
+    sequences: Sequence[list[Any]] = ()
+    value: Any = None
+    has_value: bool = False
+    footer: Map | None = field(default=None)
+
+
+def decode(payload: bytes) -> Message:
+    """Return the message that `payload` is. Raises DecodeError."""
+    message = Message()
+    at, end, last, count = 0, len(payload), 0, 0
+    data: list[bytes] = []
+    sequences: list[list[Any]] = []
+    while at < end:
+        section, at = _section(payload, at)
+        count += 1
+        if section < last or (section == last and section not in (DATA, SEQUENCE)):
+            raise DecodeError(f"section 0x{section:02x} may not follow 0x{last:02x}")
+        if count > SECTIONS_MAX:
+            raise DecodeError(f"a message has at most {SECTIONS_MAX} sections")
+        last = section
+        if section == DATA:
+            piece, at = _binary(payload, at)
+            data.append(piece)
+            continue
+        value, at = decoding.decode(payload, at)
+        if section == SEQUENCE:
+            if not isinstance(value, list):
+                raise DecodeError("an amqp-sequence section must be a list")
+            sequences.append(value)
+        else:
+            _set(message, section, value)
+    if bool(data) + bool(sequences) + message.has_value != 1:
+        raise DecodeError("a message must have one body: data, amqp-sequence or amqp-value")
+    message.data, message.sequences = tuple(data), tuple(sequences)
+    return message
+
+
+def batched(payload: bytes) -> list[bytes]:
+    """Return the messages, not decoded, of a delivery of BATCH_FORMAT. Raises DecodeError."""
+    found: list[bytes] = []
+    at, end = 0, len(payload)
+    while at < end:
+        section, at = _section(payload, at)
+        if section == DATA:
+            message, at = _binary(payload, at)
+            found.append(message)
+            if len(found) > SECTIONS_MAX:
+                raise DecodeError(f"a batch has at most {SECTIONS_MAX} messages")
+        else:
+            at = decoding.skip(payload, at)
+    if not found:
+        raise DecodeError("a batch must have at least one message")
+    return found
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of a message. Raises TypeError and ValueError."""
+    out = bytearray()
+    if message.header is not None:
+        write_header(message.header, out)
+    write_map(DELIVERY_ANNOTATIONS, message.delivery_annotations, out)
+    write_map(MESSAGE_ANNOTATIONS, message.message_annotations, out)
+    if message.properties is not None:
+        write_properties(message.properties, out)
+    write_map(APPLICATION_PROPERTIES, message.application_properties, out)
+    for piece in message.data:
+        write_data(piece, out)
+    for sequence in message.sequences:
+        encoding.write(Described(Ulong(SEQUENCE), sequence), out)
+    if message.has_value:
+        encoding.write(Described(Ulong(VALUE), message.value), out)
+    write_map(FOOTER, message.footer, out)
+    return bytes(out)
+
+
+def write_header(header: Header, out: bytearray) -> None:
+    """Append a header section."""
+    _write_fields(HEADER, header, _HEADER_NAMES, _HEADER_FIELDS, out)
+
+
+def write_properties(properties: Properties, out: bytearray) -> None:
+    """Append a properties section."""
+    _write_fields(PROPERTIES, properties, _PROPERTY_NAMES, _PROPERTY_FIELDS, out)
+
+
+def write_map(section: int, entries: Map | None, out: bytearray) -> None:
+    """Append a section that is a map; None: nothing."""
+    if entries is not None:
+        encoding.write(Described(Ulong(section), entries), out)
+
+
+def write_data(piece: bytes, out: bytearray) -> None:
+    """Append a data section."""
+    if len(piece) < 256:
+        out += _DATA8
+        out.append(len(piece))
+    else:
+        out += _DATA32
+        out += len(piece).to_bytes(4, "big")
+    out += piece
+
+
+def _section(payload: bytes, at: int) -> tuple[int, int]:
+    """Return which section begins at `at`, and where its value does."""
+    # By far the most frequent form: a small ulong.
+    if payload[at : at + 2] == b"\x00\x53" and at + 2 < len(payload):
+        section = payload[at + 2]
+        if HEADER <= section <= FOOTER:
+            return section, at + 3
+        raise DecodeError(f"0x{section:02x} is not a section of a message")
+    if payload[at] != values.DESCRIBED:
+        raise DecodeError(f"byte {at}: a section of a message must have a descriptor")
+    descriptor, at = decoding.decode(payload, at + 1)
+    found: Any = None
+    if isinstance(descriptor, Symbol):
+        found = _BY_SYMBOL.get(descriptor)
+    elif type(descriptor) is Ulong and HEADER <= descriptor <= FOOTER:
+        found = int(descriptor)
+    if found is None:
+        raise DecodeError(f"{descriptor!r:.80} is not a section of a message")
+    return found, at
+
+
+def _binary(payload: bytes, at: int) -> tuple[bytes, int]:
+    code = payload[at] if at < len(payload) else 0
+    if code == values.BINARY8 and at + 1 < len(payload):
+        start = at + 2
+        end = start + payload[at + 1]
+    elif code == values.BINARY32 and at + 4 < len(payload):
+        start = at + 5
+        end = start + _U32(payload, at + 1)[0]
+    else:
+        raise DecodeError("a data section must be binary")
+    if end > len(payload):
+        raise DecodeError(f"byte {at}: the section is longer than its message")
+    return payload[start:end], end
+
+
+def _set(message: Message, section: int, value: Any) -> None:
+    if section == HEADER:
+        message.header = Header(*_fields("header", value, _HEADER_NAMES, _HEADER_FIELDS))
+    elif section == PROPERTIES:
+        message.properties = Properties(
+            *_fields("properties", value, _PROPERTY_NAMES, _PROPERTY_FIELDS)
+        )
+    elif section == VALUE:
+        message.value, message.has_value = value, True
+    else:
+        if not isinstance(value, (dict, Pairs)):
+            raise DecodeError(f"section 0x{section:02x} must be a map")
+        if section == DELIVERY_ANNOTATIONS:
+            message.delivery_annotations = value
+        elif section == MESSAGE_ANNOTATIONS:
+            message.message_annotations = value
+        elif section == APPLICATION_PROPERTIES:
+            message.application_properties = value
+        else:
+            message.footer = value
+
+
+def _fields(
+    what: str, value: Any, names: Sequence[str], kinds: Sequence[type | None]
+) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise DecodeError(f"{what} must be a list")
+    if len(value) > len(names):
+        raise DecodeError(f"{what} has at most {len(names)} fields")
+    for name, kind, item in zip(names, kinds, value, strict=False):
+        # A symbol may come as a string, as some peers write it.
+        if item is not None and kind is not None and not isinstance(item, kind):
+            if kind is Symbol and type(item) is str:
+                continue
+            raise DecodeError(f"{what}.{name.replace('_', '-')} must be of type {kind.__name__}")
+    return value
+
+
+def _write_fields(
+    section: int,
+    given: Header | Properties,
+    names: Sequence[str],
+    kinds: Sequence[type | None],
+    out: bytearray,
+) -> None:
+    items: list[Any] = []
+    for name, kind in zip(names, kinds, strict=True):
+        item = getattr(given, name)
+        if item is not None and kind is not None and type(item) is not kind:
+            item = kind(item)
+        items.append(item)
+    while items and items[-1] is None:
+        items.pop()
+    encoding.write(Described(Ulong(section), items), out)
