@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
 from prometheus_client import start_http_server
@@ -30,6 +30,9 @@ from bendybus.v1 import (
 )
 from bendybus.wire import memory, readiness, serving, tls
 from bendybus.wire.serving import Health
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.listener import AmqpListener
 
 logger = logging.getLogger(__name__)
 SERVICES: Final = (
@@ -80,6 +83,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     await serving.add_health_and_reflection(server, SERVICES, health)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
+    amqp = _Amqp(settings, front_end, authenticator)
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(front_end.run(), name="front-end"),
@@ -88,7 +92,10 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
                 manage.delete_idle(front_end.manager, front_end.directory, settings.idle_check_s),
                 name="idle-entities",
             ),
-            group.create_task(authenticator.run(streams.recheck), name="access-policies"),
+            group.create_task(
+                authenticator.run(streams.recheck, amqp.recheck),
+                name="access-policies",
+            ),
             group.create_task(memory.give_back(), name="memory"),
             group.create_task(
                 client_streams.watch_memory(
@@ -102,6 +109,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         health_server = await serving.start_health(settings.health_listen, health)
         await _first_contact(front_end)
         await server.start()
+        await amqp.open()
         metrics = _start_metrics(settings, front_end)
         watching = group.create_task(_watch_health(health, front_end), name="health")
         readiness.print_ready(address=f"{host}:{port}", partitions=sorted(settings.partitions))
@@ -109,6 +117,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         logger.info("front end: stopping", extra={"action": "stop"})
         watching.cancel()
         await serving.set_serving(health, SERVICES, False)
+        await amqp.close()
         await _drain(streams, server, settings.drain_s)
         await front_end.flush(FLUSH_S)
         for task in tasks:
@@ -117,6 +126,37 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         if metrics is not None:
             metrics.shutdown()
             metrics.server_close()
+
+
+class _Amqp:
+    """The listener for AMQP, if there is one; who has none does not load it."""
+
+    def __init__(
+        self, settings: Settings, front_end: FrontEnd, authenticator: Authenticator
+    ) -> None:
+        self._settings = settings
+        self._listener: AmqpListener | None = None
+        if settings.amqp_listen:
+            from bendybus.frontend.listeners.amqp import listener
+
+            most = settings.max_connections
+            self._listener = listener.AmqpListener(front_end, authenticator, connections_max=most)
+
+    async def open(self) -> None:
+        """Listen. Raises CannotListen."""
+        if self._listener is not None:
+            with readiness.listening(self._settings.amqp_listen):
+                await self._listener.open(self._settings.amqp_listen)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._listener is not None:
+            await self._listener.close()
+
+    def recheck(self) -> None:
+        """Detach links whose tokens are no longer good."""
+        if self._listener is not None:
+            self._listener.recheck()
 
 
 def _server(

@@ -14,6 +14,8 @@ class Settings:
     partitions: Mapping[int, str] = field(default_factory=dict)
     """Address (HOST:PORT) of every partition of the namespace."""
     listen: str = "127.0.0.1:7480"
+    amqp_listen: str = ""
+    """Where AMQP 1.0 is spoken; "": nowhere."""
     health_listen: str = ""
     """Where grpc.health.v1 answers in plain text, also when TLS is on; "": nowhere."""
     metrics_port: int = 0
@@ -59,6 +61,6 @@ class Settings:
                 raise ValueError(f"{option}: must not be negative.")
         if self.max_connections < 1:
             raise ValueError("--max-connections: must be at least 1.")
-        for address in [self.listen, *self.partitions.values()]:
+        for address in [self.listen, self.amqp_listen or self.listen, *self.partitions.values()]:
             if ":" not in address:
                 raise ValueError(f"{address!r} is not HOST:PORT.")

@@ -199,13 +199,14 @@ class Authenticator:
         cause = error.metadata.get("cause", error.reason)
         self.refusals.note(cause, error.metadata.get("policy", _UNKNOWN_POLICY))
 
-    async def run(self, changed: Callable[[], None]) -> None:
-        """Reload the file until cancelled; `changed` is called after it changed."""
+    async def run(self, *changed: Callable[[], None]) -> None:
+        """Reload the file until cancelled; each of `changed` is called after it changed."""
         while True:
             await asyncio.sleep(LOOK_S)
             if self._file is not None and self._file.changed():
                 self._verified.clear()
-                changed()
+                for tell in changed:
+                    tell()
 
 
 _ANYONE: Final = _Anyone()
