@@ -4,7 +4,7 @@ A field that is absent has its default. A field of the wrong type, or a mandator
 missing, is a DecodeError that names it. Fields that follow the last known one are ignored.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -24,31 +24,54 @@ class _Type:
     written: Callable[[Any], Any]
 
 
-def _unsigned(name: str, bits: int, kind: Callable[[int], Any]) -> _Type:
-    most = (1 << bits) - 1
-    return _Type(name, lambda v: isinstance(v, int) and 0 <= v <= most and v is not True, kind)
+def _number(name: str, kind: type[int], most: int | None = None) -> _Type:
+    def valid(value: Any) -> bool:
+        return type(value) is kind and (most is None or value <= most)
+
+    def written(value: Any) -> Any:
+        return kind(value) if isinstance(value, int) and type(value) is not bool else value
+
+    return _Type(name, valid, written)
 
 
-def _same(value: Any) -> Any:
+def _exactly(name: str, kind: type) -> _Type:
+    return _Type(name, lambda value: type(value) is kind, _as_is)
+
+
+def _as_is(value: Any) -> Any:
     return value
 
 
-def _symbols(value: Any) -> Any:
+def _is_symbol(value: Any) -> bool:
+    # A symbol may come as a string, as some peers write it.
+    return isinstance(value, str) and value.isascii()
+
+
+def _are_symbols(value: Any) -> bool:
+    if type(value) is Array:
+        return not value.described and all(map(_is_symbol, value.items))
+    return _is_symbol(value)
+
+
+def _symbols(value: str | Iterable[str]) -> Array:
     """Return symbols as the array that a field with several of them is."""
-    return Array(values.SYMBOL32, [Symbol(each) for each in value]) if value else None
+    listed = (value,) if isinstance(value, str) else value
+    return Array(values.SYMBOL32, [Symbol(each) for each in listed])
 
 
-BOOLEAN: Final = _Type("boolean", lambda v: isinstance(v, bool), _same)
-UBYTE: Final = _unsigned("ubyte", 8, Ubyte)
-USHORT: Final = _unsigned("ushort", 16, Ushort)
-UINT: Final = _unsigned("uint", 32, Uint)
-ULONG: Final = _unsigned("ulong", 64, Ulong)
-STRING: Final = _Type("string", lambda v: type(v) is str, _same)
-SYMBOL: Final = _Type("symbol", lambda v: isinstance(v, str), Symbol)
-BINARY: Final = _Type("binary", lambda v: type(v) is bytes, _same)
-MAP: Final = _Type("map", lambda v: isinstance(v, dict), _same)
-SYMBOLS: Final = _Type("symbols", lambda v: isinstance(v, (str, Array)), _symbols)
-ANY: Final = _Type("any", lambda v: True, _same)
+BOOLEAN: Final = _exactly("boolean", bool)
+UBYTE: Final = _number("ubyte", Ubyte)
+USHORT: Final = _number("ushort", Ushort)
+UINT: Final = _number("uint", Uint)
+ULONG: Final = _number("ulong", Ulong)
+SENDER_SETTLE_MODE: Final = _number("sender-settle-mode", Ubyte, 2)
+RECEIVER_SETTLE_MODE: Final = _number("receiver-settle-mode", Ubyte, 1)
+STRING: Final = _exactly("string", str)
+SYMBOL: Final = _Type("symbol", _is_symbol, lambda v: Symbol(v) if isinstance(v, str) else v)
+BINARY: Final = _exactly("binary", bytes)
+MAP: Final = _exactly("map", dict)
+SYMBOLS: Final = _Type("symbols", _are_symbols, _symbols)
+ANY: Final = _Type("any", lambda value: True, _as_is)
 
 
 def field_of(kind: _Type, default: Any = None, *, mandatory: bool = False) -> Any:
@@ -75,7 +98,7 @@ class Composite:
             elif not kind.valid(item):
                 raise DecodeError(f"{cls.__name__}.{name} must be of type {kind.name}")
             elif kind is SYMBOLS:
-                item = _listed(cls, name, item)
+                item = (item,) if isinstance(item, str) else tuple(item.items)
             made.append(item)
         for name, _, _, mandatory in cls._TYPES[len(made) :]:
             if mandatory:
@@ -83,32 +106,31 @@ class Composite:
         return cls(*made)
 
     def to_described(self) -> Described:
-        """Return it as the described list that is encoded."""
+        """Return it as the described list that is encoded. Raises TypeError and ValueError."""
         items: list[Any] = []
         for name, kind, default, mandatory in self._TYPES:
             value = getattr(self, name)
-            plain = value is None or (value == default and not mandatory)
-            items.append(None if plain else as_written(kind.written(value)))
+            if value is None and mandatory:
+                raise ValueError(f"{type(self).__name__}.{name} must be set")
+            if value is None or (value == default and not mandatory):
+                items.append(None)
+                continue
+            item = as_written(kind.written(value))
+            if not kind.valid(item):
+                raise TypeError(f"{type(self).__name__}.{name} must be of type {kind.name}")
+            items.append(item)
         while items and items[-1] is None:
             items.pop()
         return Described(Ulong(self.CODE), items)
 
     def encoded(self) -> bytes:
-        """Return its encoding."""
+        """Return its encoding. Raises TypeError and ValueError."""
         return encoding.encode(self.to_described())
 
 
 def as_written(value: Any) -> Any:
     """Return a value of a field as it is encoded: composites as described lists."""
     return value.to_described() if isinstance(value, Composite) else value
-
-
-def _listed(cls: type[Composite], name: str, item: Any) -> tuple[str, ...]:
-    if isinstance(item, str):
-        return (item,)
-    if not all(isinstance(each, str) for each in item.items):
-        raise DecodeError(f"{cls.__name__}.{name} must be of type symbols")
-    return tuple(item.items)
 
 
 _BY_CODE: Final[dict[int, type[Composite]]] = {}

@@ -36,8 +36,10 @@ from bendybus.amqp.values import (
 
 # Lists, maps, arrays and described values inside each other.
 NESTING_MAX: Final = 64
-# Items that take no bytes, such as nulls in an array.
-EMPTY_ITEMS_MAX: Final = 65_536
+# Items of arrays that take no bytes, such as nulls, in all of a message.
+EMPTY_ITEMS_MAX: Final = 1_024
+SURROGATES: Final = range(0xD800, 0xE000)
+CODE_POINT_MAX: Final = 0x10FFFF
 
 _U16: Final = struct.Struct(">H").unpack_from
 _U32: Final = struct.Struct(">I").unpack_from
@@ -49,20 +51,25 @@ _I64: Final = struct.Struct(">q").unpack_from
 _F32: Final = struct.Struct(">f").unpack_from
 _F64: Final = struct.Struct(">d").unpack_from
 
-# Takes bytes, where its data begins, and how deep it is nested; returns the value, and its end.
-_Reader = Callable[[bytes, int, int], tuple[Any, int]]
+# How many levels may still be entered, and how many items that take no bytes may still be read.
+Limits = list[int]
+# Takes bytes, where its data begins, and what is left; returns the value, and its end.
+_Reader = Callable[[bytes, int, Limits], tuple[Any, int]]
 
 
-def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
+def limits() -> Limits:
+    """Return what one message may use; values that are read with the same share it."""
+    return [NESTING_MAX, EMPTY_ITEMS_MAX]
+
+
+def decode(data: bytes, at: int = 0, left: Limits | None = None) -> tuple[Any, int]:
     """Return the value that begins at `at`, and where the next one does."""
     try:
-        return _READERS[data[at]](data, at + 1, 0)
-    except KeyError as error:
-        raise DecodeError(f"byte {at}: 0x{error.args[0]:02x} is not a constructor") from None
+        return _READERS[data[at]](data, at + 1, limits() if left is None else left)
     except (IndexError, struct.error):
-        raise DecodeError(f"byte {at}: the value is longer than its {len(data)} bytes") from None
+        raise _too_long(data, at) from None
     except UnicodeDecodeError as error:
-        raise DecodeError(f"byte {at}: text is not {error.encoding}") from None
+        raise DecodeError(f"byte {at}: the value has text that is not {error.encoding}") from None
 
 
 def decode_whole(data: bytes) -> Any:
@@ -75,60 +82,80 @@ def decode_whole(data: bytes) -> Any:
 
 def skip(data: bytes, at: int) -> int:
     """Return where the value that begins at `at` ends, without decoding what is in it."""
+    start, values_left = at, 1
     try:
-        return _skipped(data, at, 0)
+        while values_left:
+            code = data[at]
+            at += 1
+            if code == values.DESCRIBED:
+                values_left += 1
+                continue
+            width = _WIDTHS.get(code >> 4)
+            if width is None:
+                raise _unknown(code, at - 1)
+            if code >= values.BINARY8:
+                width += data[at] if width == 1 else _U32(data, at)[0]
+            at += width
+            values_left -= 1
     except (IndexError, struct.error):
-        raise DecodeError(f"byte {at}: the value is longer than its {len(data)} bytes") from None
+        raise _too_long(data, start) from None
+    if at > len(data):
+        raise _too_long(data, start)
+    return at
 
 
-def _skipped(data: bytes, at: int, depth: int) -> int:
-    code = data[at]
-    if code == values.DESCRIBED:
-        if depth >= NESTING_MAX:
-            raise _too_deep()
-        return _skipped(data, _skipped(data, at + 1, depth + 1), depth + 1)
-    width = code >> 4
-    if width in _FIXED_WIDTHS:
-        end = at + 1 + _FIXED_WIDTHS[width]
-    elif width & 1 == 0:
-        end = at + 2 + data[at + 1]
-    else:
-        end = at + 5 + _U32(data, at + 1)[0]
-    if (width not in _FIXED_WIDTHS and width < 0xA) or end > len(data):
-        raise IndexError
-    return end
+# Bytes of data, or of the size before them, by the upper half of a constructor.
+_WIDTHS: Final = {
+    0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16,
+    0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4,
+}  # fmt: skip
 
 
-# By the upper half of a constructor.
-_FIXED_WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+def _too_long(data: bytes, at: int) -> DecodeError:
+    return DecodeError(f"byte {at}: the value is longer than its {len(data)} bytes")
 
 
 def _too_deep() -> DecodeError:
     return DecodeError(f"values are nested more than {NESTING_MAX} deep")
 
 
-def _read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    return _READERS[data[at]](data, at + 1, depth)
+def _unknown(code: int, at: int) -> DecodeError:
+    return DecodeError(f"byte {at}: 0x{code:02x} is not a constructor")
 
 
-def _boolean(data: bytes, at: int, depth: int) -> tuple[bool, int]:
+def _no_constructor(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
+    raise _unknown(data[at - 1], at - 1)
+
+
+def _read(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
+    return _READERS[data[at]](data, at + 1, left)
+
+
+def _boolean(data: bytes, at: int, left: Limits) -> tuple[bool, int]:
     found = data[at]
     if found > 1:
-        raise DecodeError(f"byte {at}: a boolean is 0 or 1")
+        raise DecodeError(f"byte {at}: a boolean must be 0 or 1 (got {found})")
     return found == 1, at + 1
+
+
+def _char(data: bytes, at: int, left: Limits) -> tuple[Char, int]:
+    found = _U32(data, at)[0]
+    if found > CODE_POINT_MAX or found in SURROGATES:
+        raise DecodeError(f"byte {at}: 0x{found:x} is not a Unicode character")
+    return Char(found), at + 4
 
 
 def _fixed(
     unpack: Callable[[bytes, int], tuple[Any, ...]], width: int, kind: Callable[[Any], Any]
 ) -> _Reader:
-    def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    def read(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
         return kind(unpack(data, at)[0]), at + width
 
     return read
 
 
 def _raw(kind: Callable[[bytes], Any], width: int) -> _Reader:
-    def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    def read(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
         return kind(_slice(data, at, at + width)), at + width
 
     return read
@@ -140,32 +167,32 @@ def _slice(data: bytes, at: int, end: int) -> bytes:
     return data[at:end]
 
 
-def _binary8(data: bytes, at: int, depth: int) -> tuple[bytes, int]:
+def _binary8(data: bytes, at: int, left: Limits) -> tuple[bytes, int]:
     end = at + 1 + data[at]
     return _slice(data, at + 1, end), end
 
 
-def _binary32(data: bytes, at: int, depth: int) -> tuple[bytes, int]:
+def _binary32(data: bytes, at: int, left: Limits) -> tuple[bytes, int]:
     end = at + 4 + _U32(data, at)[0]
     return _slice(data, at + 4, end), end
 
 
-def _string8(data: bytes, at: int, depth: int) -> tuple[str, int]:
+def _string8(data: bytes, at: int, left: Limits) -> tuple[str, int]:
     end = at + 1 + data[at]
     return _slice(data, at + 1, end).decode(), end
 
 
-def _string32(data: bytes, at: int, depth: int) -> tuple[str, int]:
+def _string32(data: bytes, at: int, left: Limits) -> tuple[str, int]:
     end = at + 4 + _U32(data, at)[0]
     return _slice(data, at + 4, end).decode(), end
 
 
-def _symbol8(data: bytes, at: int, depth: int) -> tuple[Symbol, int]:
+def _symbol8(data: bytes, at: int, left: Limits) -> tuple[Symbol, int]:
     end = at + 1 + data[at]
     return Symbol(_slice(data, at + 1, end).decode("ascii")), end
 
 
-def _symbol32(data: bytes, at: int, depth: int) -> tuple[Symbol, int]:
+def _symbol32(data: bytes, at: int, left: Limits) -> tuple[Symbol, int]:
     end = at + 4 + _U32(data, at)[0]
     return Symbol(_slice(data, at + 4, end).decode("ascii")), end
 
@@ -181,36 +208,38 @@ def _body(data: bytes, at: int, wide: bool) -> tuple[int, int, int]:
     return start, end, count
 
 
-def _items(data: bytes, at: int, wide: bool, depth: int) -> tuple[list[Any], int]:
+def _items(data: bytes, at: int, wide: bool, left: Limits) -> tuple[list[Any], int]:
     start, end, count = _body(data, at, wide)
-    if depth >= NESTING_MAX:
-        raise _too_deep()
     if count > end - start:
         raise DecodeError(f"byte {at}: {count} items do not fit into {end - start} bytes")
-    readers, items, depth = _READERS, [], depth + 1
+    if left[0] == 0:
+        raise _too_deep()
+    left[0] -= 1
+    readers, items = _READERS, []
     at = start
     for _ in range(count):
-        item, at = readers[data[at]](data, at + 1, depth)
+        item, at = readers[data[at]](data, at + 1, left)
         items.append(item)
     if at != end:
         raise DecodeError(f"byte {start}: the items take {at - start} bytes, not {end - start}")
+    left[0] += 1
     return items, end
 
 
-def _list8(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
-    return _items(data, at, False, depth)
+def _list8(data: bytes, at: int, left: Limits) -> tuple[list[Any], int]:
+    return _items(data, at, False, left)
 
 
-def _list32(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
-    return _items(data, at, True, depth)
+def _list32(data: bytes, at: int, left: Limits) -> tuple[list[Any], int]:
+    return _items(data, at, True, left)
 
 
-def _map8(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    return _as_map(*_items(data, at, False, depth))
+def _map8(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
+    return _as_map(*_items(data, at, False, left))
 
 
-def _map32(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    return _as_map(*_items(data, at, True, depth))
+def _map32(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
+    return _as_map(*_items(data, at, True, left))
 
 
 def _as_map(items: list[Any], end: int) -> tuple[Any, int]:
@@ -219,68 +248,73 @@ def _as_map(items: list[Any], end: int) -> tuple[Any, int]:
     return values.map_of(zip(items[::2], items[1::2], strict=True)), end
 
 
-def _array8(data: bytes, at: int, depth: int) -> tuple[Array, int]:
-    return _array(data, at, False, depth)
+def _array8(data: bytes, at: int, left: Limits) -> tuple[Array, int]:
+    return _array(data, at, False, left)
 
 
-def _array32(data: bytes, at: int, depth: int) -> tuple[Array, int]:
-    return _array(data, at, True, depth)
+def _array32(data: bytes, at: int, left: Limits) -> tuple[Array, int]:
+    return _array(data, at, True, left)
 
 
-def _array(data: bytes, at: int, wide: bool, depth: int) -> tuple[Array, int]:
+def _array(data: bytes, at: int, wide: bool, left: Limits) -> tuple[Array, int]:
     start, end, count = _body(data, at, wide)
-    if depth >= NESTING_MAX:
+    if start == end and count == 0:
+        # Not what the specification says, and what azure-servicebus writes.
+        return Array(values.NULL, []), end
+    if left[0] == 0:
         raise _too_deep()
+    left[0] -= 1
     at, descriptor = start, None
     described = data[at] == values.DESCRIBED
     if described:
-        descriptor, at = _read(data, at + 1, depth + 1)
+        descriptor, at = _read(data, at + 1, left)
         if data[at] == values.DESCRIBED:
             raise DecodeError(f"byte {at}: items of an array have at most one descriptor")
     code = data[at]
     at += 1
-    if (
-        code == values.NULL
-        or code in (values.TRUE, values.FALSE, values.UINT0)
-        or code in (values.ULONG0, values.LIST0)
-    ):
-        most = EMPTY_ITEMS_MAX
-    else:
-        most = end - at
-    if count > most:
+    if code >> 4 == values.NULL >> 4:
+        left[1] -= count
+        if left[1] < 0:
+            raise DecodeError(f"arrays have more than {EMPTY_ITEMS_MAX} items without bytes")
+    elif count > end - at:
         raise DecodeError(f"byte {start}: {count} items do not fit into {end - at} bytes")
     reader, items = _READERS[code], []
     for _ in range(count):
-        item, at = reader(data, at, depth + 1)
+        item, at = reader(data, at, left)
         items.append(item)
     if at != end:
         raise DecodeError(f"byte {start}: the items take {at - start} bytes, not {end - start}")
+    if reader is _no_constructor:
+        raise _unknown(code, at - 1)
+    left[0] += 1
     return Array(WIDEST.get(code, code), items, descriptor, described), end
 
 
-def _described(data: bytes, at: int, depth: int) -> tuple[Described, int]:
-    if depth >= NESTING_MAX:
+def _described(data: bytes, at: int, left: Limits) -> tuple[Described, int]:
+    if left[0] == 0:
         raise _too_deep()
-    descriptor, at = _read(data, at, depth + 1)
-    value, at = _read(data, at, depth + 1)
+    left[0] -= 1
+    descriptor, at = _read(data, at, left)
+    value, at = _read(data, at, left)
+    left[0] += 1
     return Described(descriptor, value), at
 
 
 def _constant(value: Any) -> _Reader:
-    def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    def read(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
         return value, at
 
     return read
 
 
 def _u8(kind: Callable[[int], Any]) -> _Reader:
-    def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    def read(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
         return kind(data[at]), at + 1
 
     return read
 
 
-def _empty_list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
+def _empty_list(data: bytes, at: int, left: Limits) -> tuple[list[Any], int]:
     return [], at
 
 
@@ -303,7 +337,7 @@ WIDEST: Final = {
     values.ARRAY8: values.ARRAY32,
 }
 
-_READERS: Final[dict[int, _Reader]] = {
+_BY_CODE: Final[dict[int, _Reader]] = {
     values.DESCRIBED: _described,
     values.NULL: _constant(None),
     values.TRUE: _constant(True),
@@ -323,7 +357,7 @@ _READERS: Final[dict[int, _Reader]] = {
     values.UINT: _fixed(_U32, 4, Uint),
     values.INT: _fixed(_I32, 4, Int),
     values.FLOAT: _fixed(_F32, 4, Float),
-    values.CHAR: _fixed(_U32, 4, Char),
+    values.CHAR: _char,
     values.DECIMAL32: _raw(Decimal32, 4),
     values.ULONG: _fixed(_U64, 8, Ulong),
     values.LONG: _fixed(_I64, 8, int),
@@ -345,3 +379,4 @@ _READERS: Final[dict[int, _Reader]] = {
     values.ARRAY8: _array8,
     values.ARRAY32: _array32,
 }
+_READERS: Final = tuple(_BY_CODE.get(code, _no_constructor) for code in range(256))

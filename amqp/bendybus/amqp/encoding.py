@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from bendybus.amqp import values
+from bendybus.amqp import decoding, values
 from bendybus.amqp.values import (
     Array,
     Byte,
@@ -35,12 +35,16 @@ _U8_I32: Final[_Packer] = struct.Struct(">Bi").pack
 _U8_I8: Final[_Packer] = struct.Struct(">Bb").pack
 _WIDE: Final[_Packer] = struct.Struct(">BII").pack
 _U32: Final[_Packer] = struct.Struct(">I").pack
+_U32_U32: Final[_Packer] = struct.Struct(">II").pack
 
 
 def encode(value: Any) -> bytes:
     """Return the encoding of a value. Raises TypeError, or ValueError if it is out of range."""
     out = bytearray()
-    write(value, out)
+    try:
+        write(value, out)
+    except RecursionError:
+        raise ValueError("the value is nested too deep") from None
     return bytes(out)
 
 
@@ -100,8 +104,11 @@ def _array(array: Array, out: bytearray) -> None:
     data = _ARRAY_DATA.get(array.code)
     if data is None:
         raise ValueError(f"0x{array.code:02x} is not a constructor of items of an array")
+    kinds, write_item = data
     for item in array.items:
-        data(item, body)
+        if type(item) not in kinds:
+            raise TypeError(f"{item!r:.80} is not an item of an array of 0x{array.code:02x}")
+        write_item(item, body)
     _compound(values.ARRAY8, values.ARRAY32, body, len(array.items), out)
 
 
@@ -174,6 +181,11 @@ def _check_width(value: bytes, width: int) -> None:
         raise ValueError(f"{value!r} must have {width} bytes")
 
 
+def _char(value: int, out: bytearray) -> None:
+    out.append(values.CHAR)
+    _char_data(value, out)
+
+
 def _uuid(value: uuid.UUID, out: bytearray) -> None:
     out.append(values.UUID)
     out += value.bytes
@@ -212,7 +224,7 @@ _WRITERS: Final[dict[type, _Writer]] = {
     Int: _int,
     int: _long,
     Timestamp: _fixed(values.TIMESTAMP, "q"),
-    Char: _fixed(values.CHAR, "I"),
+    Char: _char,
     Float: _fixed(values.FLOAT, "f"),
     float: _fixed(values.DOUBLE, "d"),
     Decimal32: _raw(values.DECIMAL32, 4),
@@ -242,6 +254,12 @@ def _data(form: str) -> _Writer:
     return write_data
 
 
+def _char_data(value: int, out: bytearray) -> None:
+    if not 0 <= value <= decoding.CODE_POINT_MAX or value in decoding.SURROGATES:
+        raise ValueError(f"0x{value:x} is not a Unicode character")
+    out += _U32(value)
+
+
 def _no_data(_: Any, out: bytearray) -> None:
     pass
 
@@ -267,9 +285,9 @@ def _wide_data(writer: _Writer) -> _Writer:
         writer(value, made)
         code = made[0]
         if code == values.LIST0:
-            out += struct.pack(">II", 4, 0)
+            out += _U32_U32(4, 0)
         elif code in (values.LIST8, values.MAP8, values.ARRAY8):
-            out += struct.pack(">II", made[1] + 3, made[2])
+            out += _U32_U32(made[1] + 3, made[2])
             out += made[3:]
         else:
             out += made[1:]
@@ -277,31 +295,33 @@ def _wide_data(writer: _Writer) -> _Writer:
     return write_wide
 
 
-_ARRAY_DATA: Final[dict[int, _Writer]] = {
-    values.NULL: _no_data,
-    values.BOOLEAN: _data("?"),
-    values.UBYTE: _data("B"),
-    values.USHORT: _data("H"),
-    values.UINT: _data("I"),
-    values.ULONG: _data("Q"),
-    values.BYTE: _data("b"),
-    values.SHORT: _data("h"),
-    values.INT: _data("i"),
-    values.LONG: _data("q"),
-    values.FLOAT: _data("f"),
-    values.DOUBLE: _data("d"),
-    values.CHAR: _data("I"),
-    values.TIMESTAMP: _data("q"),
-    values.DECIMAL32: _raw_data(4),
-    values.DECIMAL64: _raw_data(8),
-    values.DECIMAL128: _raw_data(16),
-    values.UUID: lambda value, out: out.extend(value.bytes),
-    values.BINARY32: _binary_data,
-    values.STRING32: lambda value, out: _binary_data(value.encode(), out),
-    values.SYMBOL32: lambda value, out: _binary_data(value.encode("ascii"), out),
-    values.LIST32: _wide_data(_list),
-    values.MAP32: _wide_data(
-        lambda value, out: (_pairs if isinstance(value, Pairs) else _map)(value, out)
+# By constructor: the types of items, and what writes one.
+_ARRAY_DATA: Final[dict[int, tuple[tuple[type, ...], _Writer]]] = {
+    values.NULL: ((type(None),), _no_data),
+    values.BOOLEAN: ((bool,), _data("?")),
+    values.UBYTE: ((Ubyte, int), _data("B")),
+    values.USHORT: ((Ushort, int), _data("H")),
+    values.UINT: ((Uint, int), _data("I")),
+    values.ULONG: ((Ulong, int), _data("Q")),
+    values.BYTE: ((Byte, int), _data("b")),
+    values.SHORT: ((Short, int), _data("h")),
+    values.INT: ((Int, int), _data("i")),
+    values.LONG: ((int,), _data("q")),
+    values.FLOAT: ((Float, float), _data("f")),
+    values.DOUBLE: ((float,), _data("d")),
+    values.CHAR: ((Char, int), _char_data),
+    values.TIMESTAMP: ((Timestamp, int), _data("q")),
+    values.DECIMAL32: ((Decimal32,), _raw_data(4)),
+    values.DECIMAL64: ((Decimal64,), _raw_data(8)),
+    values.DECIMAL128: ((Decimal128,), _raw_data(16)),
+    values.UUID: ((uuid.UUID,), lambda value, out: out.extend(value.bytes)),
+    values.BINARY32: ((bytes,), _binary_data),
+    values.STRING32: ((str,), lambda value, out: _binary_data(value.encode(), out)),
+    values.SYMBOL32: ((Symbol, str), lambda value, out: _binary_data(value.encode("ascii"), out)),
+    values.LIST32: ((list,), _wide_data(_list)),
+    values.MAP32: (
+        (dict, Pairs),
+        _wide_data(lambda value, out: (_pairs if type(value) is Pairs else _map)(value, out)),
     ),
-    values.ARRAY32: _wide_data(_array),
+    values.ARRAY32: ((Array,), _wide_data(_array)),
 }

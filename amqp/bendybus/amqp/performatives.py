@@ -11,6 +11,8 @@ from bendybus.amqp.composites import (
     BINARY,
     BOOLEAN,
     MAP,
+    RECEIVER_SETTLE_MODE,
+    SENDER_SETTLE_MODE,
     STRING,
     SYMBOL,
     SYMBOLS,
@@ -76,8 +78,8 @@ class Attach(Composite):
     name: str = field_of(STRING, mandatory=True)
     handle: int = field_of(UINT, mandatory=True)
     role: bool = field_of(BOOLEAN, mandatory=True)
-    snd_settle_mode: int = field_of(UBYTE, 2)
-    rcv_settle_mode: int = field_of(UBYTE, 0)
+    snd_settle_mode: int = field_of(SENDER_SETTLE_MODE, 2)
+    rcv_settle_mode: int = field_of(RECEIVER_SETTLE_MODE, 0)
     source: Any = field_of(ANY)
     target: Any = field_of(ANY)
     unsettled: Any = field_of(ANY)
@@ -118,7 +120,7 @@ class Transfer(Composite):
     message_format: int | None = field_of(UINT)
     settled: bool | None = field_of(BOOLEAN)
     more: bool = field_of(BOOLEAN, False)
-    rcv_settle_mode: int | None = field_of(UBYTE)
+    rcv_settle_mode: int | None = field_of(RECEIVER_SETTLE_MODE)
     state: Any = field_of(ANY)
     resume: bool = field_of(BOOLEAN, False)
     aborted: bool = field_of(BOOLEAN, False)
@@ -302,6 +304,22 @@ class SaslInit(Composite):
     mechanism: str = field_of(SYMBOL, mandatory=True)
     initial_response: bytes | None = field_of(BINARY)
     hostname: str | None = field_of(STRING)
+
+
+@described_as(0x42, "amqp:sasl-challenge:list")
+@dataclass(slots=True)
+class SaslChallenge(Composite):
+    """What the server asks."""
+
+    challenge: bytes = field_of(BINARY, mandatory=True)
+
+
+@described_as(0x43, "amqp:sasl-response:list")
+@dataclass(slots=True)
+class SaslResponse(Composite):
+    """What the client answers."""
+
+    response: bytes = field_of(BINARY, mandatory=True)
 
 
 @described_as(0x44, "amqp:sasl-outcome:list")

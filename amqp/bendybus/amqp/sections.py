@@ -3,15 +3,16 @@
     [header] [delivery-annotations] [message-annotations]
     [properties] [application-properties] body [footer]      the bare message
 
-A body is data (binary, in one section or several), sequences (lists) or one value. Nothing but the
-body is needed, and most of it is skipped by who does not read it.
+A body is data (binary, in one section or several), sequences (lists) or one value. Two deviations
+of azure-servicebus are accepted: no body, and delivery annotations as the last section.
 
 Source: AMQP 1.0, part 3.2, "Message Format".
 """
 
 import struct
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.amqp import decoding, encoding, values
@@ -43,6 +44,8 @@ _BY_SYMBOL: Final = {
 BATCH_FORMAT: Final = 0x80013700
 # Sections of one message; messages of a batch.
 SECTIONS_MAX: Final = 10_000
+# Follows every section.
+_LAST: Final = FOOTER + 1
 _U32: Final = struct.Struct(">I").unpack_from
 _DATA8: Final = bytes((0x00, values.SMALL_ULONG, DATA, values.BINARY8))
 _DATA32: Final = bytes((0x00, values.SMALL_ULONG, DATA, values.BINARY32))
@@ -81,30 +84,22 @@ class Properties:
     reply_to_group_id: str | None = None
 
 
-_HEADER_FIELDS: Final = (bool, Ubyte, Uint, bool, Uint)
-# None: any type.
-_PROPERTY_FIELDS: Final = (
-    None,
-    bytes,
-    None,
-    str,
-    None,
-    None,
-    Symbol,
-    Symbol,
-    Timestamp,
-    Timestamp,
-    str,
-    Uint,
-    str,
-)
+_MESSAGE_ID: Final = (str, uuid.UUID, Ulong, bytes)
+# A symbol may come as a string, as some peers write it.
+_SYMBOL: Final = (Symbol, str)
+_HEADER_FIELDS: Final = ((bool,), (Ubyte,), (Uint,), (bool,), (Uint,))
+# By field, the types that it may have; none: any.
+_PROPERTY_FIELDS: Final[tuple[tuple[type, ...], ...]] = (
+    _MESSAGE_ID, (bytes,), (), (str,), (), _MESSAGE_ID, _SYMBOL, _SYMBOL, (Timestamp,),
+    (Timestamp,), (str,), (Uint,), (str,),
+)  # fmt: skip
 _PROPERTY_NAMES: Final = Properties.__slots__
 _HEADER_NAMES: Final = Header.__slots__
 
 
 @dataclass(slots=True)
 class Message:
-    """A message. Exactly one of `data`, `sequences` and `has_value` says what its body is."""
+    """A message. At most one of `data`, `sequences` and `has_value` says what its body is."""
 
     header: Header | None = None
     delivery_annotations: Map | None = None
@@ -115,51 +110,63 @@ class Message:
     sequences: Sequence[list[Any]] = ()
     value: Any = None
     has_value: bool = False
-    footer: Map | None = field(default=None)
+    footer: Map | None = None
 
 
 def decode(payload: bytes) -> Message:
     """Return the message that `payload` is. Raises DecodeError."""
-    message = Message()
+    message, left = Message(), decoding.limits()
     at, end, last, count = 0, len(payload), 0, 0
     data: list[bytes] = []
     sequences: list[list[Any]] = []
     while at < end:
         section, at = _section(payload, at)
+        last = _after(last, section)
         count += 1
-        if section < last or (section == last and section not in (DATA, SEQUENCE)):
-            raise DecodeError(f"section 0x{section:02x} may not follow 0x{last:02x}")
         if count > SECTIONS_MAX:
             raise DecodeError(f"a message has at most {SECTIONS_MAX} sections")
-        last = section
         if section == DATA:
             piece, at = _binary(payload, at)
             data.append(piece)
             continue
-        value, at = decoding.decode(payload, at)
+        value, at = decoding.decode(payload, at, left)
         if section == SEQUENCE:
-            if not isinstance(value, list):
+            if type(value) is not list:
                 raise DecodeError("an amqp-sequence section must be a list")
             sequences.append(value)
         else:
             _set(message, section, value)
-    if bool(data) + bool(sequences) + message.has_value != 1:
+    if not count:
+        raise DecodeError("a message must have at least one section")
+    if bool(data) + bool(sequences) + message.has_value > 1:
         raise DecodeError("a message must have one body: data, amqp-sequence or amqp-value")
     message.data, message.sequences = tuple(data), tuple(sequences)
     return message
 
 
+def _after(last: int, section: int) -> int:
+    """Return the place in the order that a section takes after `last`. Raises DecodeError."""
+    if section > last or (section == last and section in (DATA, SEQUENCE)):
+        return section
+    if section == DELIVERY_ANNOTATIONS and last not in (section, _LAST):
+        return _LAST
+    raise DecodeError(f"section 0x{section:02x} may not follow 0x{last:02x}")
+
+
 def batched(payload: bytes) -> list[bytes]:
     """Return the messages, not decoded, of a delivery of BATCH_FORMAT. Raises DecodeError."""
     found: list[bytes] = []
-    at, end = 0, len(payload)
+    at, end, last = 0, len(payload), 0
     while at < end:
         section, at = _section(payload, at)
+        last = _after(last, section)
         if section == DATA:
             message, at = _binary(payload, at)
             found.append(message)
             if len(found) > SECTIONS_MAX:
                 raise DecodeError(f"a batch has at most {SECTIONS_MAX} messages")
+        elif section in (SEQUENCE, VALUE):
+            raise DecodeError("the messages of a batch must be data sections")
         else:
             at = decoding.skip(payload, at)
     if not found:
@@ -169,6 +176,8 @@ def batched(payload: bytes) -> list[bytes]:
 
 def encode(message: Message) -> bytes:
     """Return the bytes of a message. Raises TypeError and ValueError."""
+    if bool(message.data) + bool(message.sequences) + message.has_value > 1:
+        raise ValueError("a message must have one body: data, sequences or a value")
     out = bytearray()
     if message.header is not None:
         write_header(message.header, out)
@@ -259,48 +268,62 @@ def _set(message: Message, section: int, value: Any) -> None:
         )
     elif section == VALUE:
         message.value, message.has_value = value, True
+    elif type(value) is not dict and type(value) is not Pairs:
+        raise DecodeError(f"section 0x{section:02x} must be a map")
+    elif section == DELIVERY_ANNOTATIONS:
+        if message.delivery_annotations is not None:
+            raise DecodeError("a message must have one section of delivery annotations")
+        message.delivery_annotations = value
+    elif section == MESSAGE_ANNOTATIONS:
+        message.message_annotations = value
+    elif section == APPLICATION_PROPERTIES:
+        message.application_properties = value
     else:
-        if not isinstance(value, (dict, Pairs)):
-            raise DecodeError(f"section 0x{section:02x} must be a map")
-        if section == DELIVERY_ANNOTATIONS:
-            message.delivery_annotations = value
-        elif section == MESSAGE_ANNOTATIONS:
-            message.message_annotations = value
-        elif section == APPLICATION_PROPERTIES:
-            message.application_properties = value
-        else:
-            message.footer = value
+        message.footer = value
 
 
 def _fields(
-    what: str, value: Any, names: Sequence[str], kinds: Sequence[type | None]
-) -> Sequence[Any]:
-    if not isinstance(value, list):
+    what: str, value: Any, names: Sequence[str], fields: Sequence[tuple[type, ...]]
+) -> list[Any]:
+    if type(value) is not list:
         raise DecodeError(f"{what} must be a list")
     if len(value) > len(names):
         raise DecodeError(f"{what} has at most {len(names)} fields")
-    for name, kind, item in zip(names, kinds, value, strict=False):
-        # A symbol may come as a string, as some peers write it.
-        if item is not None and kind is not None and not isinstance(item, kind):
-            if kind is Symbol and type(item) is str:
-                continue
-            raise DecodeError(f"{what}.{name.replace('_', '-')} must be of type {kind.__name__}")
+    for name, kinds, item in zip(names, fields, value, strict=False):
+        if item is None or not kinds:
+            continue
+        if type(item) not in kinds or (kinds is _SYMBOL and not item.isascii()):
+            raise DecodeError(f"{what}.{name} must be of type {_named(kinds)}")
     return value
+
+
+def _named(kinds: tuple[type, ...]) -> str:
+    return " or ".join(kind.__name__ for kind in kinds)
 
 
 def _write_fields(
     section: int,
     given: Header | Properties,
     names: Sequence[str],
-    kinds: Sequence[type | None],
+    fields: Sequence[tuple[type, ...]],
     out: bytearray,
 ) -> None:
     items: list[Any] = []
-    for name, kind in zip(names, kinds, strict=True):
+    for name, kinds in zip(names, fields, strict=True):
         item = getattr(given, name)
-        if item is not None and kind is not None and type(item) is not kind:
-            item = kind(item)
+        if item is not None and kinds:
+            item = _converted(item, kinds[0]) if type(item) is not kinds[0] else item
+            if type(item) not in kinds:
+                raise TypeError(f"{name} must be of type {_named(kinds)}")
         items.append(item)
     while items and items[-1] is None:
         items.pop()
     encoding.write(Described(Ulong(section), items), out)
+
+
+def _converted(item: Any, kind: type) -> Any:
+    """Return a plain int or str as the type that its field has."""
+    plain = (kind is Symbol and type(item) is str) or (
+        issubclass(kind, int) and type(item) is int and kind is not bool
+    )
+    return kind(item) if plain else item

@@ -10,7 +10,8 @@
 Source: AMQP 1.0, part 1, "Types".
 """
 
-from collections.abc import Hashable, Iterable
+import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -100,7 +101,11 @@ class Decimal128(bytes):
 
 
 class Pairs(tuple[tuple[Any, Any], ...]):
-    """A map whose keys a dict cannot tell apart, or cannot have: keys with values, in order."""
+    """A map that is not given as a dict, as (key, value) in order.
+
+    Its keys are not all scalars (floats, such as NaN, are none here), or are equal in Python (1 and
+    True), or are more than 64 and not all texts or binaries.
+    """
 
     __slots__ = ()
 
@@ -115,7 +120,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Values of one type. `code`: its constructor, the widest of the type."""
+    """Values of one type. `code`: its constructor, the widest of the type; NULL: possibly none."""
 
     code: int
     items: list[Any]
@@ -124,15 +129,21 @@ class Array:
     described: bool = False
 
 
+# Keys of a dict. Senders cannot choose the hashes of these …
+_TEXT_KEYS: Final = frozenset((str, Symbol, bytes))
+# … and can choose those of these: many with the same one would take quadratic time.
+_KEYS: Final = _TEXT_KEYS | {
+    bool, int, Ubyte, Ushort, Uint, Ulong, Byte, Short, Int, Timestamp, Char, uuid.UUID,
+}  # fmt: skip
+_CHOSEN_HASHES_MAX: Final = 64
+
+
 def map_of(pairs: Iterable[tuple[Any, Any]]) -> "dict[Any, Any] | Pairs":
-    """Return a map as a dict if its keys differ as Python values, else as Pairs."""
+    """Return a map as a dict if its keys are scalars that a dict can tell apart, else as Pairs."""
     listed = tuple(pairs)
-    if all(isinstance(key, Hashable) and key == key for key, _ in listed):
-        try:
-            made = dict(listed)
-        except TypeError:
-            # A frozen value that holds a list.
-            return Pairs(listed)
+    kinds = {type(key) for key, _ in listed}
+    if kinds <= _TEXT_KEYS or (len(listed) <= _CHOSEN_HASHES_MAX and kinds <= _KEYS):
+        made = dict(listed)
         if len(made) == len(listed):
             return made
     return Pairs(listed)
