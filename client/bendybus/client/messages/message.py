@@ -326,4 +326,6 @@ def from_amqp(raw: AmqpAnnotatedMessage) -> ServiceBusMessage:
     view.properties, view.header = raw.properties, raw.header
     view.annotations = raw.annotations
     view.footer = raw.footer
+    if isinstance(raw, LiveMessage):
+        LiveMessage(message).amqp_escapes = raw.amqp_escapes
     return message

@@ -70,10 +70,11 @@ class Columns:
         """Return the columns; one that says nothing is empty."""
         rows = self._rows
         batch = message_pb2.MessageBatch(messages=[row.body for row in rows])
-        if any(row.head for row in rows):
-            batch.heads.extend([row.head for row in rows])
+        heads = [row.head for row in rows]
+        if any(heads):
+            batch.heads.extend(heads)
             batch.formats.extend(
-                [message_format.SPLIT if row.head else message_format.WHOLE for row in rows]
+                [message_format.SPLIT if head else message_format.WHOLE for head in heads]
             )
         present = [row.session_id is not None for row in rows]
         if any(present):

@@ -63,25 +63,25 @@ class Delivery:
     )
 
     def __init__(self, batch: columns.DeliveredBatch) -> None:
-        # Each access to a protobuf column costs more than one to a list.
-        self._bodies = list(batch.messages)
-        self._heads = list(batch.heads)
-        self._formats = list(batch.formats)
-        self._numbers = list(batch.sequence_numbers)
-        self._first_numbers = list(batch.enqueued_sequence_numbers)
-        self._times = list(batch.enqueued_time_ms)
-        self._ids = list(batch.message_ids)
-        self._keys = list(batch.partition_keys)
-        self._sessions = list(batch.session_ids)
-        self._present = list(batch.session_present)
-        self._lives = list(batch.time_to_live_ms)
-        self._due = list(batch.scheduled_enqueue_time_ms)
-        self._counts = list(batch.delivery_counts)
-        self._states = list(batch.states)
-        self._changed = list(batch.changed_properties)
-        self._reasons = list(batch.dead_letter_reasons)
-        self._descriptions = list(batch.dead_letter_error_descriptions)
-        self._sources = list(batch.dead_letter_sources)
+        # Not as lists: a delivery to AMQP often is of one message.
+        self._bodies = batch.messages
+        self._heads = batch.heads
+        self._formats = batch.formats
+        self._numbers = batch.sequence_numbers
+        self._first_numbers = batch.enqueued_sequence_numbers
+        self._times = batch.enqueued_time_ms
+        self._ids = batch.message_ids
+        self._keys = batch.partition_keys
+        self._sessions = batch.session_ids
+        self._present = batch.session_present
+        self._lives = batch.time_to_live_ms
+        self._due = batch.scheduled_enqueue_time_ms
+        self._counts = batch.delivery_counts
+        self._states = batch.states
+        self._changed = batch.changed_properties
+        self._reasons = batch.dead_letter_reasons
+        self._descriptions = batch.dead_letter_error_descriptions
+        self._sources = batch.dead_letter_sources
         self._tokens = batch.lock_tokens
         self._locked_until_ms = batch.locked_until_ms
         self._partition = batch.partition
