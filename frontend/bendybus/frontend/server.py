@@ -83,7 +83,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     await serving.add_health_and_reflection(server, SERVICES, health)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
-    amqp = _Amqp(settings, front_end, authenticator)
+    amqp = _Amqp(settings, front_end, authenticator, directory)
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(front_end.run(), name="front-end"),
@@ -105,7 +105,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             ),
         ]
         if directory is not None:
-            tasks.append(group.create_task(_watch_tls(directory, front_end), name="tls"))
+            tasks.append(group.create_task(_watch_tls(directory, front_end, amqp), name="tls"))
         health_server = await serving.start_health(settings.health_listen, health)
         await _first_contact(front_end)
         await server.start()
@@ -132,11 +132,17 @@ class _Amqp:
     """The listener for AMQP, if there is one; who has none does not load it."""
 
     def __init__(
-        self, settings: Settings, front_end: FrontEnd, authenticator: Authenticator
+        self,
+        settings: Settings,
+        front_end: FrontEnd,
+        authenticator: Authenticator,
+        directory: tls.Directory | None,
     ) -> None:
         self._settings = settings
+        self._directory = directory
+        self._context = None if directory is None else tls.server_context(directory)
         self._listener: AmqpListener | None = None
-        if settings.amqp_listen:
+        if settings.amqp_listen or settings.amqps_listen or settings.http_listen:
             from bendybus.frontend.listeners.amqp import listener
 
             most = settings.max_connections
@@ -144,9 +150,17 @@ class _Amqp:
 
     async def open(self) -> None:
         """Listen. Raises CannotListen."""
-        if self._listener is not None:
-            with readiness.listening(self._settings.amqp_listen):
-                await self._listener.open(self._settings.amqp_listen)
+        settings, listener = self._settings, self._listener
+        if listener is None:
+            return
+        for address, open_, context in (
+            (settings.amqp_listen, listener.open, None),
+            (settings.amqps_listen, listener.open, self._context),
+            (settings.http_listen, listener.open_http, self._context),
+        ):
+            if address:
+                with readiness.listening(address):
+                    await open_(address, context)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -157,6 +171,11 @@ class _Amqp:
         """Detach links whose tokens are no longer good."""
         if self._listener is not None:
             self._listener.recheck()
+
+    def renew(self) -> None:
+        """Use the certificate that is there now."""
+        if self._context is not None and self._directory is not None:
+            tls.renew(self._context, self._directory)
 
 
 def _server(
@@ -207,8 +226,12 @@ def _age_options(settings: Settings) -> list[tuple[str, int]]:
     ]
 
 
-async def _watch_tls(directory: tls.Directory, front_end: FrontEnd) -> None:
-    await tls.watch(directory, lambda material: front_end.renew(tls.channel_credentials(material)))
+async def _watch_tls(directory: tls.Directory, front_end: FrontEnd, amqp: _Amqp) -> None:
+    def renew(material: tls.Material) -> None:
+        front_end.renew(tls.channel_credentials(material))
+        amqp.renew()
+
+    await tls.watch(directory, renew)
 
 
 async def _first_contact(front_end: FrontEnd) -> None:

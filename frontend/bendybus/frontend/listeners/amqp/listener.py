@@ -7,11 +7,14 @@ import ssl
 import time
 from typing import Final, cast
 
+from aiohttp import web
+
 from bendybus.amqp.connection import ConnectionSettings
 from bendybus.amqp.performatives import Error
 from bendybus.domain import limits
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.listeners.amqp.client_connection import PLAIN, ClientConnection
+from bendybus.frontend.listeners.amqp import websockets
+from bendybus.frontend.listeners.amqp.client_connection import PLAIN, ClientConnection, Wire
 from bendybus.frontend.security.authenticator import Authenticator
 
 logger = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ class AmqpListener:
         self._names = itertools.count(1)
         self._parts_bytes = 0
         self._servers: list[asyncio.Server] = []
+        self._runners: list[web.AppRunner] = []
         self._settings = ConnectionSettings(
             container_id="bendybus", mechanisms=MECHANISMS, idle_time_out_ms=IDLE_MS
         )
@@ -51,6 +55,18 @@ class AmqpListener:
         found: int = server.sockets[0].getsockname()[1]
         return found
 
+    async def open_http(self, address: str, tls: ssl.SSLContext | None = None) -> int:
+        """Listen at HOST:PORT for WebSockets, and show the health; return the port."""
+        host, _, port = address.rpartition(":")
+        made = websockets.application(self.admit, self.front_end.ready)
+        runner = web.AppRunner(made, access_log=None, keepalive_timeout=30.0)
+        await runner.setup()
+        self._runners.append(runner)
+        site = web.TCPSite(runner, host.strip("[]"), int(port), ssl_context=tls)
+        await site.start()
+        found: int = runner.addresses[0][1]
+        return found
+
     async def close(self) -> None:
         """Take no more connections, and close those that there are."""
         for server in self._servers:
@@ -58,6 +74,8 @@ class AmqpListener:
         for connection in list(self._connections):
             connection.end(Error("amqp:connection:forced", "the front end stops; connect again"))
         await asyncio.sleep(0)
+        for runner in self._runners:
+            await runner.cleanup()
 
     def recheck(self) -> None:
         """Let connections detach the links whose tokens are no longer good."""
@@ -74,11 +92,11 @@ class AmqpListener:
         """Return a name for a connection."""
         return f"amqp:{next(self._names)}"
 
-    def admit(self, protocol: "AmqpProtocol") -> ClientConnection | None:
+    def admit(self, wire: Wire) -> ClientConnection | None:
         """Return a new connection; None: there are too many."""
         if len(self._connections) >= self._connections_max:
             return None
-        connection = ClientConnection(self, protocol, self._settings)
+        connection = ClientConnection(self, wire, self._settings)
         self._connections.add(connection)
         return connection
 
