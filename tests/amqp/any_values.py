@@ -126,16 +126,23 @@ def arrays(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Array]:
     return st.sampled_from(sorted(kinds)).flatmap(of)
 
 
-def compounds(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def plain_compounds(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Return what has values in it."""
     return st.one_of(
         st.lists(inner, max_size=5),
         maps(inner),
         arrays(inner),
-        st.tuples(DESCRIPTORS | inner, inner).map(lambda pair: Described(*pair)),
+        st.builds(Described, SCALARS, inner.filter(lambda value: type(value) is not Described)),
     )
 
 
+def compounds(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Return what has values in it, descriptors of any type too."""
+    return plain_compounds(inner) | st.builds(Described, inner, inner)
+
+
+# Described values have descriptors that are scalars, and are not described twice.
+PLAIN_VALUES: Final = st.recursive(SCALARS, plain_compounds, max_leaves=8)
 VALUES: Final = st.recursive(SCALARS, compounds, max_leaves=8)
 MAPS: Final = maps(VALUES)
 # Maps of symbols, which fields of performatives are.
