@@ -153,7 +153,7 @@ def _row(message: sections.Message) -> _Row:
                 kept["group-id"] = properties.group_id
         if properties.message_id is not None:
             message_id = _text("message-id", properties.message_id, str, kept)
-            if not message_id and properties.message_id != "":
+            if not message_id and not isinstance(properties.message_id, str | bytes):
                 raise InvalidArgument("message-id", "must be a string, a ulong, a UUID or binary.")
         _add_properties(head, properties, kept)
     if message.message_annotations:
