@@ -66,7 +66,10 @@ BY_CODE: dict[int, st.SearchStrategy[Any]] = {
     values.LONG: _integers(int, 64, signed=True),
     values.FLOAT: st.floats(width=32).map(Float),
     values.DOUBLE: st.floats(),
-    values.CHAR: st.integers(0, sys.maxunicode).map(Char),
+    # Beyond what Unicode has as well: 32 bits, as its encoding.
+    values.CHAR: st.one_of(
+        st.integers(0, sys.maxunicode), st.integers(0xD7FE, 0xE001), st.integers(0, 2**32 - 1)
+    ).map(Char),
     values.TIMESTAMP: TIMESTAMPS,
     values.DECIMAL32: DECIMALS[0],
     values.DECIMAL64: DECIMALS[1],
