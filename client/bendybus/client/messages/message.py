@@ -327,5 +327,7 @@ def from_amqp(raw: AmqpAnnotatedMessage) -> ServiceBusMessage:
     view.annotations = raw.annotations
     view.footer = raw.footer
     if isinstance(raw, LiveMessage):
-        LiveMessage(message).amqp_escapes = raw.amqp_escapes
+        # With what the view does not show, or not as it was received.
+        own = raw._message._amqp
+        message._amqp = None if own is None else own.copy()
     return message

@@ -41,7 +41,7 @@ def fill(target: Value, value: Any, nested_max: int = NESTED_MAX) -> None:
         target.null_value = True
     elif kind is UUID:
         target.uuid_value = value.bytes
-    elif kind is Char and value <= sys.maxunicode:
+    elif kind is Char and _is_character(value):
         target.char_value = value
     elif kind is list and nested_max:
         target.list_value.SetInParent()
@@ -66,6 +66,11 @@ def from_value(value: Value) -> Any:
     found = getattr(value, kind)
     convert = _CONVERT[kind]
     return found if convert is None else convert(found)
+
+
+def _is_character(code: int) -> bool:
+    # Half of a surrogate pair is none: nobody could write it as text.
+    return code < 0xD800 or 0xDFFF < code <= sys.maxunicode
 
 
 def _ranged(

@@ -68,23 +68,28 @@ class Columns:
 
     def batch(self) -> columns.MessageBatch:
         """Return the columns; one that says nothing is empty."""
-        rows = self._rows
-        batch = message_pb2.MessageBatch(messages=[row.body for row in rows])
-        heads = [row.head for row in rows]
+        if not self._rows:
+            return message_pb2.MessageBatch()
+        bodies, heads, ids, keys, sessions, lives, due = zip(*self._rows, strict=True)
+        batch = message_pb2.MessageBatch(messages=bodies)
         if any(heads):
             batch.heads.extend(heads)
             batch.formats.extend(
                 [message_format.SPLIT if head else message_format.WHOLE for head in heads]
             )
-        present = [row.session_id is not None for row in rows]
+        if any(ids):
+            batch.message_ids.extend(ids)
+        if any(keys):
+            batch.partition_keys.extend(keys)
+        present = [session is not None for session in sessions]
         if any(present):
-            batch.session_ids.extend([row.session_id or "" for row in rows])
+            batch.session_ids.extend([session or "" for session in sessions])
             if not all(present):
                 batch.session_present.extend(present)
-        for name in _PLAIN_COLUMNS:
-            column = [getattr(row, name) for row in rows]
-            if any(column):
-                getattr(batch, f"{name}s" if name in _PLURAL else name).extend(column)
+        if any(lives):
+            batch.time_to_live_ms.extend(lives)
+        if any(due):
+            batch.scheduled_enqueue_time_ms.extend(due)
         return batch
 
 
@@ -133,15 +138,6 @@ class _Row(NamedTuple):
     scheduled_enqueue_time_ms: int
 
 
-_PLAIN_COLUMNS: Final = (
-    "message_id",
-    "partition_key",
-    "time_to_live_ms",
-    "scheduled_enqueue_time_ms",
-)
-_PLURAL: Final = ("message_id", "partition_key")
-
-
 def _row(message: sections.Message) -> _Row:
     head = message_pb2.Message()
     kept: dict[str, Any] = {}
@@ -157,7 +153,7 @@ def _row(message: sections.Message) -> _Row:
                 kept["group-id"] = properties.group_id
         if properties.message_id is not None:
             message_id = _text("message-id", properties.message_id, str, kept)
-            if not message_id and properties.message_id != "":
+            if not message_id and not isinstance(properties.message_id, str | bytes):
                 raise InvalidArgument("message-id", "must be a string, a ulong, a UUID or binary.")
         _add_properties(head, properties, kept)
     if message.message_annotations:
