@@ -24,10 +24,11 @@ from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.receive import Source as ReceiveSource
 from bendybus.frontend.listeners import request_values
-from bendybus.frontend.listeners.amqp import addresses, conditions
+from bendybus.frontend.listeners.amqp import addresses, conditions, coordinator
 from bendybus.frontend.listeners.amqp.addresses import Address, Node
 from bendybus.frontend.listeners.amqp.cbs import CbsLink
 from bendybus.frontend.listeners.amqp.claims import Claims
+from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
 from bendybus.frontend.listeners.amqp.management import ManagementLink
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.frontend.listeners.amqp.request_links import REQUEST_BYTES_MAX, ReplyLink, RequestLink
@@ -81,12 +82,16 @@ class ClientConnection:
         self._listener = listener
         self._wire = wire
         self.front_end = listener.front_end
+        self.repeated_sends = listener.repeated_sends
         self.authenticator = listener.authenticator
         self.claims = Claims(listener.authenticator)
         self.client = listener.next_name()
         # Requests of the core that are not answered.
         self.sends = 0
         self.reply_links: set[ReplyLink] = set()
+        self.coordinators: set[CoordinatorLink] = set()
+        # Of the token that was put last; "" where none is needed.
+        self.policy = ""
         self._engine = Connection(settings, reserve=self._reserve, release=self._release)
         self._parts_bytes = 0
         self._loop = asyncio.get_running_loop()
@@ -167,7 +172,8 @@ class ClientConnection:
 
     def put_token(self, audience: str, token: str) -> None:
         """Take a token of the client. Raises Unauthenticated, InvalidArgument."""
-        until_s = self.claims.put(audience, token).good_until_s
+        caller = self.claims.put(audience, token)
+        self.policy, until_s = caller.policy, caller.good_until_s
         if until_s is not None:
             self.later(max(0.0, until_s - self._listener.clock()) + 0.01, self.recheck)
 
@@ -313,8 +319,9 @@ class ClientConnection:
         link, asked = event.link, event.attach
         text = ""
         try:
-            if isinstance(asked.target, Coordinator):
-                raise errors.InvalidOperation("transactions are not supported on AMQP links yet.")
+            if isinstance(asked.target, Coordinator) and isinstance(link, IncomingLink):
+                self._attach_coordinator(link)
+                return
             terminus = asked.target if isinstance(link, IncomingLink) else asked.source
             if not isinstance(terminus, (Source, Target)):
                 raise errors.InvalidArgument("address", "the link must have a source and a target.")
@@ -340,6 +347,13 @@ class ClientConnection:
             made = ManagementLink(self, link, address.path)
         link.context = made
         link.accept(max_message_size=REQUEST_BYTES_MAX)
+        made.begin()
+
+    def _attach_coordinator(self, link: IncomingLink) -> None:
+        made = CoordinatorLink(self, link)
+        self.coordinators.add(made)
+        link.context = made
+        link.accept(max_message_size=coordinator.REQUEST_BYTES_MAX)
         made.begin()
 
     def _attach_sender(self, link: IncomingLink, address: Address) -> None:

@@ -13,6 +13,7 @@ from bendybus.amqp.connection import ConnectionSettings
 from bendybus.amqp.performatives import Error
 from bendybus.domain import limits
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.repeated_sends import RepeatedSends
 from bendybus.frontend.listeners.amqp import websockets
 from bendybus.frontend.listeners.amqp.client_connection import PLAIN, ClientConnection, Wire
 from bendybus.frontend.security.authenticator import Authenticator
@@ -34,6 +35,7 @@ class AmqpListener:
     ) -> None:
         self.front_end = front_end
         self.authenticator = authenticator
+        self.repeated_sends = RepeatedSends(front_end.sends)
         self.clock = time.time
         self._connections: set[ClientConnection] = set()
         self._connections_max = connections_max

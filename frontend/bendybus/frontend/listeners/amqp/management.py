@@ -9,12 +9,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from bendybus.amqp import values
 from bendybus.amqp.events import Delivered
 from bendybus.amqp.links import IncomingLink
+from bendybus.amqp.performatives import TransactionalState
 from bendybus.amqp.sections import Message
 from bendybus.amqp.values import Array, Int, Symbol, Timestamp
 from bendybus.domain import errors, lock_token
@@ -22,13 +23,23 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.frontend.core import batch_delete, by_number, peek
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import SendRequest
 from bendybus.frontend.core.settle import SettleRequest
+from bendybus.frontend.core.transact import Operation as Collected
 from bendybus.frontend.listeners import request_values
-from bendybus.frontend.listeners.amqp import conditions, incoming_messages, outgoing_messages
+from bendybus.frontend.listeners.amqp import (
+    conditions,
+    coordinator,
+    incoming_messages,
+    outgoing_messages,
+    rule_requests,
+)
+from bendybus.frontend.listeners.amqp.fields import Fields
 from bendybus.frontend.listeners.amqp.incoming_messages import Columns
 from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.security.authenticator import Operation
+from bendybus.frontend.upstreams.unary_calls import SendPart, SettlePart
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -49,7 +60,6 @@ _STATUSES: Final = {
     "defered": Disposition.DEFER,
     "suspended": Disposition.DEAD_LETTER,
 }
-_T = TypeVar("_T")
 # What a reply holds; None: nothing was found.
 Reply = dict[str, Any] | None
 
@@ -74,7 +84,9 @@ class ManagementLink(RequestLink):
             busy = errors.ServerBusy(f"{UNDER_WAY_MAX} requests of this link are in flight.")
             self._fail(request, busy)
             return
-        task = asyncio.get_running_loop().create_task(self._answer(request), name="amqp-request")
+        task = asyncio.get_running_loop().create_task(
+            self._answer(request, event), name="amqp-request"
+        )
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
@@ -83,9 +95,9 @@ class ManagementLink(RequestLink):
         for task in self._under_way:
             task.cancel()
 
-    async def _answer(self, request: Message) -> None:
+    async def _answer(self, request: Message, event: Delivered) -> None:
         try:
-            body = await self._perform(request)
+            body = await self._perform(request, event.state)
         except BusError as error:
             self.connection.front_end.metrics.refused(self.path, error)
             self._fail(request, error)
@@ -99,7 +111,7 @@ class ManagementLink(RequestLink):
             else:
                 self._say(request, 200, "OK", body)
 
-    async def _perform(self, request: Message) -> Reply:
+    async def _perform(self, request: Message, state: Any) -> Reply:
         given = request.application_properties
         properties = given if isinstance(given, dict) else {}
         name = properties.get("operation")
@@ -110,6 +122,12 @@ class ManagementLink(RequestLink):
         body = request.value
         if not isinstance(body, dict):
             raise errors.InvalidArgument("body", "must be a map.")
+        if isinstance(state, TransactionalState):
+            if row.collected is None:
+                raise errors.InvalidOperation(f"{name} cannot be part of a transaction.")
+            operation, reply = row.collected(self, Fields(body))
+            coordinator.collect(self.connection.coordinators, state, operation)
+            return reply
         timeout_ms = properties.get(f"{VENDOR}server-timeout")
         limit_ms = timeout_ms if isinstance(timeout_ms, int) and timeout_ms > 0 else TIMEOUT_MS
         try:
@@ -123,7 +141,7 @@ class ManagementLink(RequestLink):
         self.reply(request, properties, body)
 
     def _fail(self, request: Message, error: BusError) -> None:
-        told = conditions.of(error, self.path)
+        told = coordinator.refusal(error, self.path)
         self.reply(
             request,
             {
@@ -133,7 +151,7 @@ class ManagementLink(RequestLink):
             },
         )
 
-    def token_of(self, fields: "Fields") -> bytes:
+    def token_of(self, fields: Fields) -> bytes:
         """Return the token of the session that a request names, b"" if it names none.
 
         Raises SessionLockLost unless a link of this connection has it.
@@ -149,44 +167,15 @@ class ManagementLink(RequestLink):
         return found
 
 
-class Fields:
-    """The fields of a request. Raises InvalidArgument that names the field."""
-
-    def __init__(self, body: Mapping[Any, Any]) -> None:
-        self._body = body
-
-    def optional(self, name: str, kind: type[_T]) -> _T | None:
-        """Return a field; None: it is not there."""
-        value = self._body.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise errors.InvalidArgument(name, f"must be of type {kind.__name__}.")
-        return value
-
-    def required(self, name: str, kind: type[_T]) -> _T:
-        """Return a field that must be there."""
-        value = self.optional(name, kind)
-        if value is None:
-            raise errors.InvalidArgument(name, "must be set.")
-        return value
-
-    def listed(self, name: str, kind: type[_T]) -> list[_T]:
-        """Return the items of an array, or of a list, that must be there."""
-        value = self._body.get(name)
-        items = value.items if isinstance(value, Array) else value
-        if not isinstance(items, list) or not all(isinstance(each, kind) for each in items):
-            raise errors.InvalidArgument(name, f"must be an array of {kind.__name__}.")
-        return items
-
-
 async def _renew_lock(link: ManagementLink, fields: Fields) -> Reply:
-    tokens = fields.listed("lock-tokens", UUID)
-    until_ms = await _settle(link, Disposition.RENEW_LOCK, tokens)
-    return {"expirations": Array(values.TIMESTAMP, [Timestamp(until_ms)] * len(tokens))}
+    tokens = _tokens(fields)
+    until_ms = await _settle(link, SettleRequest(Disposition.RENEW_LOCK, tokens))
+    count = len(tokens) // lock_token.TOKEN_BYTES
+    return {"expirations": Array(values.TIMESTAMP, [Timestamp(until_ms)] * count)}
 
 
-async def _update_disposition(link: ManagementLink, fields: Fields) -> Reply:
+def _disposition(link: ManagementLink, fields: Fields) -> SettleRequest:
+    """Return the settlement that a request asks for. Raises InvalidArgument, SessionLockLost."""
     status = fields.required("disposition-status", str)
     disposition = _STATUSES.get(status)
     if disposition is None:
@@ -194,25 +183,42 @@ async def _update_disposition(link: ManagementLink, fields: Fields) -> Reply:
             "disposition-status", f"must be one of {', '.join(_STATUSES)} (got {status[:40]!r})."
         )
     changes = fields.optional("properties-to-modify", dict)
-    await _settle(
-        link,
+    return SettleRequest(
         disposition,
-        fields.listed("lock-tokens", UUID),
-        changed_properties=incoming_messages.changed_properties(changes) if changes else None,
-        dead_letter_reason=fields.optional("deadletter-reason", str) or "",
-        dead_letter_error_description=fields.optional("deadletter-description", str) or "",
+        _tokens(fields),
+        incoming_messages.changed_properties(changes) if changes else None,
+        fields.optional("deadletter-reason", str) or "",
+        fields.optional("deadletter-description", str) or "",
         session_token=link.token_of(fields),
     )
+
+
+def _tokens(fields: Fields) -> bytes:
+    return b"".join([token.bytes for token in fields.listed("lock-tokens", UUID)])
+
+
+async def _update_disposition(link: ManagementLink, fields: Fields) -> Reply:
+    await _settle(link, _disposition(link, fields))
     return {}
 
 
-async def _settle(
-    link: ManagementLink, disposition: Disposition, tokens: list[UUID], **given: Any
-) -> int:
+def _collected_disposition(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+    asked = _disposition(link, fields)
+    part = SettlePart(
+        asked.disposition,
+        asked.lock_tokens,
+        asked.changed_properties,
+        asked.dead_letter_reason,
+        asked.dead_letter_error_description,
+        asked.session_token,
+    )
+    return Collected(*request_values.entity_and_sub_queue(link.path), part), {}
+
+
+async def _settle(link: ManagementLink, request: SettleRequest) -> int:
     """Settle messages; return when renewed locks end. Raises the first failure."""
     front_end = link.connection.front_end
     name, _ = request_values.entity_and_sub_queue(link.path)
-    request = SettleRequest(disposition, b"".join([token.bytes for token in tokens]), **given)
     request.entity_uid = front_end.directory.find(name).uid
     outcome = await front_end.settles.settle(request)
     for _, error in outcome.failures:
@@ -268,17 +274,30 @@ def _payloads(batches: Any) -> list[bytes]:
     return [each.encode(index) for each in deliveries for index in range(len(each))]
 
 
-async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
+def _messages(fields: Fields) -> Columns:
     messages = Columns()
     for entry in fields.listed("messages", dict):
         messages.add(Fields(entry).required("message", bytes))
+    return messages
+
+
+async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
     name, sub_queue = request_values.entity_and_sub_queue(link.path)
-    outcome = await link.connection.front_end.sends.send(
-        SendRequest(name, sub_queue, messages.batch()), client=link.connection.client
+    outcome = await link.connection.repeated_sends.send(
+        SendRequest(name, sub_queue, _messages(fields).batch()), client=link.connection.client
     )
     for error in outcome.failures.values():
         raise error
     return {"sequence-numbers": Array(values.LONG, list(outcome.numbers))}
+
+
+def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+    messages = _messages(fields)
+    operation = Collected(
+        *request_values.entity_and_sub_queue(link.path), SendPart(messages.batch())
+    )
+    # Numbers are given as it is committed.
+    return operation, {"sequence-numbers": Array(values.LONG, [0] * len(messages))}
 
 
 async def _cancel_scheduled(link: ManagementLink, fields: Fields) -> Reply:
@@ -359,18 +378,29 @@ class Row:
 
     operation: Operation
     perform: Callable[[ManagementLink, Fields], Awaitable[Reply]]
+    # What it is in a transaction, and the reply to that; None: it cannot be part of one.
+    collected: Callable[[ManagementLink, Fields], tuple[Collected, Reply]] | None = None
+
+
+def _of_rules(
+    perform: Callable[[FrontEnd, str, Fields], Awaitable[Reply]],
+) -> Callable[[ManagementLink, Fields], Awaitable[Reply]]:
+    return lambda link, fields: perform(link.connection.front_end, link.path, fields)
 
 
 OPERATIONS: Final[Mapping[str, Row]] = {
     "renew-lock": Row(Operation.RECEIVE, _renew_lock),
-    "update-disposition": Row(Operation.RECEIVE, _update_disposition),
+    "update-disposition": Row(Operation.RECEIVE, _update_disposition, _collected_disposition),
     "peek-message": Row(Operation.PEEK, _peek),
     "receive-by-sequence-number": Row(Operation.RECEIVE_DEFERRED, _receive_deferred),
-    "schedule-message": Row(Operation.SEND, _schedule),
+    "schedule-message": Row(Operation.SEND, _schedule, _collected_schedule),
     "cancel-scheduled-message": Row(Operation.CANCEL_SCHEDULED, _cancel_scheduled),
     "renew-session-lock": Row(Operation.RENEW_SESSION, _renew_session),
     "get-session-state": Row(Operation.GET_SESSION_STATE, _get_state),
     "set-session-state": Row(Operation.SET_SESSION_STATE, _set_state),
     "get-message-sessions": Row(Operation.LIST_SESSIONS, _list_sessions),
+    "add-rule": Row(Operation.CHANGE_RULES, _of_rules(rule_requests.add)),
+    "remove-rule": Row(Operation.CHANGE_RULES, _of_rules(rule_requests.remove)),
+    "enumerate-rules": Row(Operation.CHANGE_RULES, _of_rules(rule_requests.listed)),
     "batch-delete-messages": Row(Operation.DELETE_MESSAGES, _delete_messages),
 }

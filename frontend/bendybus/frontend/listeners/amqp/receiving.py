@@ -11,14 +11,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.amqp.composites import Composite
 from bendybus.amqp.links import SND_SETTLED, OutgoingDelivery, OutgoingLink
-from bendybus.amqp.performatives import Accepted, Error, Modified, Rejected, Released
+from bendybus.amqp.performatives import (
+    Accepted,
+    Error,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.settle import SettleRequest, Settling
-from bendybus.frontend.listeners.amqp import conditions, incoming_messages, outgoing_messages
-from bendybus.frontend.security.authenticator import Operation
+from bendybus.frontend.core.transact import Operation
+from bendybus.frontend.listeners.amqp import (
+    conditions,
+    coordinator,
+    incoming_messages,
+    outgoing_messages,
+)
+from bendybus.frontend.security import authenticator
+from bendybus.frontend.upstreams.unary_calls import SettlePart
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -42,9 +56,9 @@ class ReceivingLink:
         self._settled = link.attach.snd_settle_mode == SND_SETTLED
 
     @property
-    def right(self) -> tuple[Operation, str]:
+    def right(self) -> tuple[authenticator.Operation, str]:
         """What the client needs to be allowed, and where."""
-        return Operation.RECEIVE, self._path
+        return authenticator.Operation.RECEIVE, self._path
 
     @property
     def path(self) -> str:
@@ -108,6 +122,9 @@ class ReceivingLink:
         if self._receiver is None or self._settled:
             return
         tokens = b"".join([each.context for each in deliveries])
+        if isinstance(state, TransactionalState):
+            self._collect(deliveries, state, tokens, settled)
+            return
         try:
             request = _request(state, tokens)
             request.entity_uid = self._receiver.entity.uid
@@ -119,6 +136,36 @@ class ReceivingLink:
                 for each in deliveries:
                     self._say(each, Rejected(conditions.of(error, self._path)))
                 self._connection.write_soon()
+
+    def _collect(
+        self,
+        deliveries: Sequence[OutgoingDelivery],
+        state: TransactionalState,
+        tokens: bytes,
+        settled: bool,
+    ) -> None:
+        """Add settlements to their transaction, and answer when they were."""
+        assert self._receiver is not None, "it receives"
+        shared = self._receiver.shared
+        told: Composite = state
+        try:
+            asked = _request(state.outcome, tokens)
+            part = SettlePart(
+                asked.disposition,
+                tokens,
+                asked.changed_properties,
+                asked.dead_letter_reason,
+                asked.dead_letter_error_description,
+                shared.session_token,
+            )
+            operation = Operation(shared.entity.name, shared.sub_queue, part)
+            coordinator.collect(self._connection.coordinators, state, operation)
+        except BusError as error:
+            told = Rejected(coordinator.refusal(error, self._path))
+        if not settled:
+            for each in deliveries:
+                self._say(each, told)
+            self._connection.write_soon()
 
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""

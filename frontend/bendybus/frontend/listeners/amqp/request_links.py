@@ -13,7 +13,7 @@ from bendybus.amqp import sections
 from bendybus.amqp.errors import DecodeError
 from bendybus.amqp.events import Delivered
 from bendybus.amqp.links import IncomingLink, Link, OutgoingLink
-from bendybus.amqp.performatives import Accepted, Error, Rejected
+from bendybus.amqp.performatives import Accepted, Error, Rejected, TransactionalState
 from bendybus.amqp.sections import Message, Properties
 
 if TYPE_CHECKING:
@@ -95,7 +95,12 @@ class RequestLink:
                 settle(event.delivery_id, Rejected(Error("amqp:decode-error", str(error))))
             return
         if not event.settled:
-            settle(event.delivery_id, Accepted())
+            state = event.state
+            in_transaction = isinstance(state, TransactionalState)
+            accepted = (
+                TransactionalState(state.txn_id, Accepted()) if in_transaction else Accepted()
+            )
+            settle(event.delivery_id, accepted)
         self.request(request, event)
 
     def request(self, request: Message, event: Delivered) -> None:

@@ -7,17 +7,20 @@ atomic unit. Each is answered when its partition has committed it.
 from typing import TYPE_CHECKING, Final
 
 from bendybus.amqp import sections
+from bendybus.amqp.composites import Composite
 from bendybus.amqp.errors import DecodeError
 from bendybus.amqp.events import Delivered
 from bendybus.amqp.links import IncomingLink
-from bendybus.amqp.performatives import Accepted, Error, Rejected
+from bendybus.amqp.performatives import Accepted, Error, Rejected, TransactionalState
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.send import SendOutcome, SendRequest
-from bendybus.frontend.listeners.amqp import conditions
+from bendybus.frontend.core.transact import Operation
+from bendybus.frontend.listeners.amqp import conditions, coordinator
 from bendybus.frontend.listeners.amqp.incoming_messages import Columns
-from bendybus.frontend.security.authenticator import Operation
+from bendybus.frontend.security import authenticator
+from bendybus.frontend.upstreams.unary_calls import SendPart
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -61,9 +64,9 @@ class SendingLink:
         self._size_bytes = 0
 
     @property
-    def right(self) -> tuple[Operation, str]:
+    def right(self) -> tuple[authenticator.Operation, str]:
         """What the client needs to be allowed, and where."""
-        return Operation.SEND, self._path
+        return authenticator.Operation.SEND, self._path
 
     def begin(self) -> None:
         """Let transfers come."""
@@ -73,8 +76,11 @@ class SendingLink:
         """Take a transfer."""
         if self._link.credit < CREDIT // 2:
             self._link.grant(CREDIT)
+        if isinstance(event.state, TransactionalState):
+            self._collect(event, event.state)
+            return
         try:
-            count = self._add(event)
+            count = self._add(event, self._messages)
         except BusError as error:
             self._connection.front_end.metrics.refused(self._path, error)
             if not event.settled:
@@ -99,7 +105,7 @@ class SendingLink:
             messages.batch(),
             group_sizes=sizes if len(sizes) > 1 else (),
         )
-        self._connection.front_end.sends.submit(
+        self._connection.repeated_sends.submit(
             request, lambda result: self._answered(units, result), client=self._connection.client
         )
 
@@ -107,7 +113,24 @@ class SendingLink:
         """Take note that the link is detached: what came on it is sent, and not answered."""
         self.flush()
 
-    def _add(self, event: Delivered) -> int:
+    def _collect(self, event: Delivered, state: TransactionalState) -> None:
+        """Add a transfer to its transaction, and answer when it was."""
+        try:
+            messages = Columns()
+            self._add(event, messages)
+            operation = Operation(self._entity, SubQueue.MAIN, SendPart(messages.batch()))
+            coordinator.collect(self._connection.coordinators, state, operation)
+        except BusError as error:
+            self._connection.front_end.metrics.refused(self._path, error)
+            told: Composite = Rejected(coordinator.refusal(error, self._path))
+        else:
+            told = Accepted()
+        if not event.settled:
+            answer = TransactionalState(state.txn_id, told) if isinstance(told, Accepted) else told
+            self._link.session.settle(event.delivery_id, answer)
+
+    def _add(self, event: Delivered, messages: Columns) -> int:
+        """Add the messages of a transfer, all or none; return how many. Raises what is wrong."""
         single = event.message_format != sections.BATCH_FORMAT
         if event.too_large or (single and len(event.payload) > self._message_bytes_max):
             most = self._message_bytes_max if single else self._link.max_message_size
@@ -122,7 +145,7 @@ class SendingLink:
                 retry_after_ms=500,
             )
         if single:
-            self._messages.add(event.payload)
+            messages.add(event.payload)
             return 1
         try:
             parts = sections.batched(event.payload)
@@ -132,7 +155,7 @@ class SendingLink:
         batch = Columns()
         for part in parts:
             batch.add(part)
-        self._messages.extend(batch)
+        messages.extend(batch)
         return len(parts)
 
     def _answered(self, units: list[_Unit], result: SendOutcome | BusError) -> None:
