@@ -17,6 +17,7 @@ from bendybus.amqp.values import Symbol, Timestamp, Uint
 from bendybus.client.messages import encode
 from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
 from bendybus.domain import bounds, limits
+from bendybus.domain.errors import InvalidArgument, MessageSizeExceeded
 from bendybus.frontend.listeners.amqp import annotations, incoming_messages, outgoing_messages
 from bendybus.v1.message_pb2 import MessageBatch
 from bendybus.wire import frame_forms
@@ -142,3 +143,19 @@ def test_what_is_of_one_hop_or_of_the_bus_is_dropped() -> None:
     assert list(found.delivery_annotations) == [annotations.LOCK_TOKEN]
     assert found.message_annotations is not None
     assert "forged" not in found.message_annotations.values()  # type: ignore[union-attr]
+
+
+@MANY
+@given(amqp_examples.messages(), st.integers(0, 10_000), st.integers(0, 255), st.booleans())
+def test_a_damaged_message_is_refused_or_passed_on(
+    message: Message, place: int, byte: int, cut: bool
+) -> None:
+    payload = bytearray(amqp_examples.payload(message))
+    place %= len(payload)
+    payload[place] = byte
+    try:
+        batch = incoming_messages.of_delivery(bytes(payload[:place] if cut else payload))
+    except (InvalidArgument, MessageSizeExceeded):
+        return
+
+    assert received(batch)

@@ -249,6 +249,7 @@ def test_the_sdk_sends_on_what_it_received() -> None:
     again.sequence_numbers[:] = [5]
 
     assert facts(read_by_sdk(again)) == facts(read_by_sdk(first))
+    assert facts(read_by_client(again)) == facts(read_by_client(first))
 
 
 @UNUSUAL  # It leaves out a body that is false.

@@ -57,15 +57,25 @@ def decode(encoded: bytes) -> dict[Any, Any]:
 def text_of(value: Any) -> str:
     """Return the one text of a property, such as an id: a UUID in lower case, binary in hex.
 
-    A list, a map and the like have none: "".
+    Binary that is text is taken as such: azure-servicebus for Python sends on what it received with
+    its ids in binary, and they must stay the same. A list, a map and the like have no text: "".
     """
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bytes):
-        return value.hex()
+        return utf8(value) or value.hex()
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, UUID | int | float) else ""
+
+
+def utf8(value: bytes) -> str:
+    """Return binary as text; "" if it is not printable UTF-8."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return ""
+    return text if text.isprintable() else ""
 
 
 def original(escapes: dict[Any, Any], name: str, text: str) -> Any:

@@ -255,9 +255,7 @@ def _split(given: Map) -> tuple[list[tuple[Any, Any]], str, int]:
         elif key in annotations.SET_BY_THE_BUS:
             continue
         elif key == annotations.PARTITION_KEY:
-            if value is not None and not isinstance(value, str):
-                raise InvalidArgument(annotations.PARTITION_KEY, "must be a string.")
-            partition_key = str(value or "")
+            partition_key = _partition_key(value)
         elif key == annotations.SCHEDULED_ENQUEUE_TIME:
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
                 raise InvalidArgument(annotations.SCHEDULED_ENQUEUE_TIME, "must be a timestamp.")
@@ -266,6 +264,16 @@ def _split(given: Map) -> tuple[list[tuple[Any, Any]], str, int]:
         else:
             own.append((key, value))
     return own, partition_key, scheduled_ms
+
+
+def _partition_key(value: Any) -> str:
+    # Binary is what azure-servicebus for Python makes of a string that it received.
+    if value is None or isinstance(value, str):
+        return str(value or "")
+    text = escapes.utf8(value) if type(value) is bytes else ""
+    if not text and value != b"":
+        raise InvalidArgument(annotations.PARTITION_KEY, "must be a string.")
+    return text
 
 
 def _add_map(entries: Any, given: Any, section: Section, kept: dict[str, Any]) -> None:
