@@ -84,6 +84,8 @@ class Composite:
 
     __slots__ = ()
     CODE: ClassVar[int]
+    # Fields at the end that are not set are written, too.
+    WRITTEN_WHOLE: ClassVar[bool] = False
     _TYPES: ClassVar[tuple[tuple[str, _Type, Any, bool], ...]]
 
     @classmethod
@@ -119,7 +121,7 @@ class Composite:
             if not kind.valid(item):
                 raise TypeError(f"{type(self).__name__}.{name} must be of type {kind.name}")
             items.append(item)
-        while items and items[-1] is None:
+        while items and items[-1] is None and not self.WRITTEN_WHOLE:
             items.pop()
         return Described(Ulong(self.CODE), items)
 

@@ -136,8 +136,7 @@ def decode(payload: bytes) -> Message:
             sequences.append(value)
         else:
             _set(message, section, value)
-    if not count:
-        raise DecodeError("a message must have at least one section")
+    # Without any body, as azure-servicebus writes a null: even without any section.
     if bool(data) + bool(sequences) + message.has_value > 1:
         raise DecodeError("a message must have one body: data, amqp-sequence or amqp-value")
     message.data, message.sequences = tuple(data), tuple(sequences)
