@@ -163,6 +163,7 @@ class IncomingLink(Link):
         self._add(payload)
         if transfer.aborted:
             self._let_go()
+            self._count()
         elif not transfer.more:
             first, parts = self._first, bytes(self._parts)
             dropped, no_room = self._dropped, self._no_room
@@ -194,13 +195,16 @@ class IncomingLink(Link):
         self._first = None
         self._dropped = self._no_room = False
 
+    def _count(self) -> None:
+        self.delivery_count = serial.after(self.delivery_count)
+        self.credit -= 1
+
     def _arrived(self, first: Transfer, payload: bytes, too_large: bool, no_room: bool) -> None:
         if first.delivery_id is None or first.delivery_tag is None:
             raise ProtocolError(
                 "amqp:invalid-field", "the first transfer of a delivery has an id and a tag"
             )
-        self.delivery_count = serial.after(self.delivery_count)
-        self.credit -= 1
+        self._count()
         settled = first.settled is True or self.attach.snd_settle_mode == SND_SETTLED
         self.session.emit(
             events.Delivered(
