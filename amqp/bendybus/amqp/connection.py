@@ -33,6 +33,9 @@ from bendybus.amqp.performatives import (
 )
 from bendybus.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session, error_of
 
+# Bytes of a frame before the connection is open. The specification has 512; peers say more of
+# themselves as they open it.
+OPENING_FRAME_SIZE: Final = 4 * 1024
 SASL_OK: Final = 0
 SASL_AUTH: Final = 1
 
@@ -100,7 +103,7 @@ class Connection:
         self._state = _State.HEADER
         # A mechanism was chosen; the choice was accepted.
         self._asked = self._authenticated = False
-        self._reader = FrameReader(settings.max_frame_size)
+        self._reader = FrameReader(min(OPENING_FRAME_SIZE, settings.max_frame_size))
         self._out = bytearray()
         self._events: list[events.Event] = []
         # By the peer's channel.
@@ -293,6 +296,7 @@ class Connection:
             )
         self.peer = asked
         self.frame_bytes_max = min(asked.max_frame_size, self.settings.max_frame_size)
+        self._reader.size_max = self.settings.max_frame_size
         self._state = _State.OPEN
         answer = Open(
             container_id=self.settings.container_id,

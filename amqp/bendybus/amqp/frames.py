@@ -43,7 +43,8 @@ class FrameReader:
     """Cuts frames out of bytes as they come. Holds at most one frame that is not complete."""
 
     def __init__(self, size_max: int) -> None:
-        self._size_max = size_max
+        # Bytes of a frame.
+        self.size_max = size_max
         self._buffer = bytearray()
         self._at = 0
 
@@ -69,9 +70,9 @@ class FrameReader:
         if left < HEADER_BYTES:
             return None
         size, offset, kind, channel = _HEAD.unpack_from(buffer, at)
-        if not HEADER_BYTES <= size <= self._size_max:
+        if not HEADER_BYTES <= size <= self.size_max:
             raise ProtocolError(
-                FRAMING_ERROR, f"a frame has 8 to {self._size_max} bytes (got {size})"
+                FRAMING_ERROR, f"a frame has 8 to {self.size_max} bytes (got {size})"
             )
         if not HEADER_BYTES <= 4 * offset <= size:
             raise ProtocolError(FRAMING_ERROR, f"the data offset of a frame is {offset}")

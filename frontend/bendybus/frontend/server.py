@@ -99,7 +99,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             group.create_task(memory.give_back(), name="memory"),
             group.create_task(
                 client_streams.watch_memory(
-                    streams, front_end.accounted_bytes, _request_bytes(settings)
+                    streams,
+                    lambda: front_end.accounted_bytes() + amqp.held_bytes(),
+                    _request_bytes(settings),
                 ),
                 name="memory-guard",
             ),
@@ -117,8 +119,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         logger.info("front end: stopping", extra={"action": "stop"})
         watching.cancel()
         await serving.set_serving(health, SERVICES, False)
-        await amqp.close()
-        await _drain(streams, server, settings.drain_s)
+        await asyncio.gather(_drain(streams, server, settings.drain_s), amqp.close())
         await front_end.flush(FLUSH_S)
         for task in tasks:
             task.cancel()
@@ -165,7 +166,11 @@ class _Amqp:
     async def close(self) -> None:
         """Close all connections."""
         if self._listener is not None:
-            await self._listener.close()
+            await self._listener.close(self._settings.drain_s)
+
+    def held_bytes(self) -> int:
+        """Return the bytes of deliveries that are not complete."""
+        return 0 if self._listener is None else self._listener.parts_bytes
 
     def recheck(self) -> None:
         """Detach links whose tokens are no longer good."""

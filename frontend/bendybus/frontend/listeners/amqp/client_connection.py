@@ -10,14 +10,15 @@ the last event, and everything is written in one go.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bendybus.amqp import events
 from bendybus.amqp.connection import Connection, ConnectionSettings
 from bendybus.amqp.links import IncomingLink, Link, OutgoingDelivery, OutgoingLink
 from bendybus.amqp.performatives import Coordinator, Error, Source, Target
-from bendybus.domain import errors, limits, message_access
+from bendybus.domain import errors, message_access
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.domain.message_state import ReceiveMode
@@ -46,8 +47,8 @@ OPEN_S: Final = 10.0
 TOKEN_S: Final = 20.0
 # Requests of the core under way; nothing more is read of the client beyond that.
 SENDS_MAX: Final = 256
-# Parts of deliveries that are not complete, of one connection.
-PARTS_BYTES_MAX: Final = 128 * limits.MB
+# A check of silence that comes so late: this process was suspended, and what came is unread.
+LATE_S: Final = 2.0
 _BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
 _LARGEST: Final = 2**31 - 1
 EXTERNAL: Final = "EXTERNAL"
@@ -83,11 +84,12 @@ class ClientConnection:
         self._wire = wire
         self.front_end = listener.front_end
         self.repeated_sends = listener.repeated_sends
+        self.metrics = listener.metrics
         self.authenticator = listener.authenticator
         self.claims = Claims(listener.authenticator)
         self.client = listener.next_name()
-        # Requests of the core that are not answered.
-        self.sends = 0
+        # Requests of the core that are not answered: sends, and settlements.
+        self.sends = self.settlements = 0
         self.reply_links: set[ReplyLink] = set()
         self.coordinators: set[CoordinatorLink] = set()
         # Of the token that was put last; "" where none is needed.
@@ -96,18 +98,25 @@ class ClientConnection:
         self._parts_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._timers: set[asyncio.TimerHandle] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._heartbeat: asyncio.TimerHandle | None = None
+        # Set whenever something was answered.
+        self._answered = asyncio.Event()
         self._writing = self._paused = self._closed = False
         self._stack = contextlib.ExitStack()
         self.flow = self._stack.enter_context(self.front_end.deliveries.of(self))
         self._unwritten = self._stack.enter_context(self.flow.stream())
         self._unwritten_bytes = 0
         self.later(OPEN_S, self._must_be_open)
+        self._heard_s = self._loop.time()
+        self._silence_s = (settings.idle_time_out_ms or 0) / 1_000
+        self._watch_silence(self._heard_s)
 
     # From the wire
 
     def received(self, data: bytes) -> None:
         """Take bytes of the client."""
+        self._heard_s = self._loop.time()
         found = self._engine.receive(data)
         while found:
             more = False
@@ -163,6 +172,12 @@ class ClientConnection:
         """Call something after what is under way now."""
         self._loop.call_soon(call, *given)
 
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that outlives the call, and the connection if need be."""
+        task = self._loop.create_task(work, name="amqp-work")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def send_answered(self) -> None:
         """Take note that a request of the core was answered."""
         self.sends -= 1
@@ -198,9 +213,44 @@ class ClientConnection:
                 try:
                     self.claims.check(operation, path)
                 except BusError as error:
-                    link.detach(conditions.of(error, path))
-                    self._leave(link)
+                    self.detach(link, conditions.of(error, path))
+
+    @property
+    def busy(self) -> bool:
+        """Whether something that the client asked for is not answered yet."""
+        return bool(self.sends or self.settlements or self._engine.waiting_bytes())
+
+    async def hand_over(self, until_s: float) -> None:
+        """Finish what is under way, then close: the client connects to another front end.
+
+        `until_s`: how long answers are waited for, on the loop's clock.
+        """
+        for link in self._links():
+            if isinstance(link.context, (SendingLink, ReceivingLink)):
+                link.context.finish()
         self._write()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                while self.busy:
+                    self._answered.clear()
+                    await self._answered.wait()
+        forced = Error("amqp:link:detach-forced", "the front end stops; connect again")
+        await asyncio.gather(*(self._detach(link, forced) for link in self._links()))
+        self.end(Error("amqp:connection:forced", "the front end stops; connect again"))
+
+    def detach(self, link: Link, error: Error) -> None:
+        """Detach a link for a reason of the bus."""
+        self.start(self._detach(link, error))
+
+    async def _detach(self, link: Link, error: Error) -> None:
+        """Detach a link for a reason of the bus, and give up what it holds before that."""
+        context, link.context = link.context, None
+        if isinstance(context, SessionReceivingLink):
+            await context.release()
+        if context is not None:
+            context.closed()
+        link.detach(error)
+        self.write_soon()
 
     def end(self, error: Error) -> None:
         """Close the connection."""
@@ -215,9 +265,7 @@ class ClientConnection:
         return [link for session in self._engine.sessions for link in session.links]
 
     def _reserve(self, size_bytes: int) -> bool:
-        if self._parts_bytes + size_bytes > PARTS_BYTES_MAX:
-            return False
-        if not self._listener.reserve(size_bytes):
+        if not self._listener.reserve(size_bytes, self._parts_bytes):
             return False
         self._parts_bytes += size_bytes
         return True
@@ -230,6 +278,7 @@ class ClientConnection:
         self._writing = False
         if self._closed:
             return
+        self._answered.set()
         data = self._engine.output()
         if data:
             self._wire.write(data)
@@ -259,6 +308,17 @@ class ClientConnection:
         if not self.claims.any:
             self.end(Error("amqp:unauthorized-access", f"no token was put within {TOKEN_S:.0f} s"))
 
+    def _watch_silence(self, due_s: float) -> None:
+        """Close the connection of a client that is gone: it sent nothing for too long."""
+        now_s = self._loop.time()
+        late = now_s - due_s > LATE_S
+        if self._silence_s and not late and now_s - self._heard_s > 2 * self._silence_s:
+            self.end(Error("amqp:resource-limit-exceeded", "nothing was sent for too long"))
+            self._wire.close()
+        elif self._silence_s:
+            next_s = self._silence_s / 2
+            self.later(next_s, partial(self._watch_silence, now_s + next_s))
+
     def _beat(self, every_s: float) -> None:
         self._engine.heartbeat()
         self._write()
@@ -267,7 +327,9 @@ class ClientConnection:
     def _take(self, event: events.Event) -> bool:
         """Take an event; return whether the engine can read on only now."""
         if isinstance(event, events.Delivered):
-            event.link.context.delivered(event)
+            self.metrics.received.inc()
+            if event.link.context is not None:
+                event.link.context.delivered(event)
         elif isinstance(event, events.Disposed):
             self._disposed(event)
         elif isinstance(event, events.CreditChanged):
@@ -364,6 +426,7 @@ class ClientConnection:
         if sub_queue is not SubQueue.MAIN:
             raise errors.InvalidOperation(f"{path!r}: messages cannot be sent to a sub-queue.")
         message_bytes, batch_bytes = self.front_end.send_limits(name)
+        self._listener.takes(max(message_bytes, batch_bytes))
         made = SendingLink(self, link, path, name, message_bytes)
         link.context = made
         link.accept(

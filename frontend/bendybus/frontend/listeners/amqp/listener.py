@@ -8,9 +8,9 @@ import time
 from typing import Final, cast
 
 from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from bendybus.amqp.connection import ConnectionSettings
-from bendybus.amqp.performatives import Error
 from bendybus.domain import limits
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.repeated_sends import RepeatedSends
@@ -21,10 +21,18 @@ from bendybus.frontend.security.authenticator import Authenticator
 logger = logging.getLogger(__name__)
 # Anonymous clients put tokens to $cbs. MSSBCBS is what .NET calls that.
 MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN)
-# Parts of deliveries that are not complete, of all connections.
-PARTS_BYTES_MAX: Final = 256 * limits.MB
-# The peer is closed if it sends nothing for twice this time.
-IDLE_MS: Final = 240_000
+# Parts of deliveries that are not complete, of all connections: at least so many bytes, and room
+# for so many of the largest messages. One connection may have half of it.
+PARTS_BYTES_MIN: Final = 64 * limits.MB
+LARGEST_MIN: Final = 2
+# A client that sends nothing for twice this time is gone.
+IDLE_MS: Final = 120_000
+# At the end: how long load balancers may take to stop sending new connections here, and how long
+# sessions may take to be given up.
+LINGER_SHARE: Final = 0.05
+LINGER_S_MAX: Final = 1.0
+HAND_OVER_S: Final = 1.0
+_WEBSOCKETS_S: Final = 1.0
 
 
 class AmqpListener:
@@ -40,9 +48,11 @@ class AmqpListener:
         self._connections: set[ClientConnection] = set()
         self._connections_max = connections_max
         self._names = itertools.count(1)
-        self._parts_bytes = 0
+        self.parts_bytes = 0
+        self._parts_bytes_max = PARTS_BYTES_MIN
         self._servers: list[asyncio.Server] = []
         self._runners: list[web.AppRunner] = []
+        self.metrics = AmqpMetrics(front_end.metrics.registry)
         self._settings = ConnectionSettings(
             container_id="bendybus", mechanisms=MECHANISMS, idle_time_out_ms=IDLE_MS
         )
@@ -61,7 +71,9 @@ class AmqpListener:
         """Listen at HOST:PORT for WebSockets, and show the health; return the port."""
         host, _, port = address.rpartition(":")
         made = websockets.application(self.admit, self.front_end.ready)
-        runner = web.AppRunner(made, access_log=None, keepalive_timeout=30.0)
+        runner = web.AppRunner(
+            made, access_log=None, keepalive_timeout=30.0, shutdown_timeout=_WEBSOCKETS_S
+        )
         await runner.setup()
         self._runners.append(runner)
         site = web.TCPSite(runner, host.strip("[]"), int(port), ssl_context=tls)
@@ -69,13 +81,23 @@ class AmqpListener:
         found: int = runner.addresses[0][1]
         return found
 
-    async def close(self) -> None:
-        """Take no more connections, and close those that there are."""
+    async def close(self, drain_s: float) -> None:
+        """Take no more connections, let those that there are finish, and hand them over.
+
+        A client finds another front end: it is told that its links and its connection were
+        detached and closed by force, which SDKs answer by connecting again.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + drain_s
+        await asyncio.sleep(min(LINGER_S_MAX, drain_s * LINGER_SHARE))
         for server in self._servers:
             server.close()
-        for connection in list(self._connections):
-            connection.end(Error("amqp:connection:forced", "the front end stops; connect again"))
-        await asyncio.sleep(0)
+        ending = [
+            loop.create_task(each.hand_over(until_s), name="amqp-hand-over")
+            for each in self._connections
+        ]
+        if ending:
+            await asyncio.wait(ending, timeout=max(0.0, until_s - loop.time()) + HAND_OVER_S)
         for runner in self._runners:
             await runner.cleanup()
 
@@ -83,10 +105,6 @@ class AmqpListener:
         """Let connections detach the links whose tokens are no longer good."""
         for connection in list(self._connections):
             connection.recheck()
-
-    def unwritten_bytes(self) -> int:
-        """Return the bytes of deliveries that are not complete."""
-        return self._parts_bytes
 
     # For connections
 
@@ -100,22 +118,49 @@ class AmqpListener:
             return None
         connection = ClientConnection(self, wire, self._settings)
         self._connections.add(connection)
+        self.metrics.connections.inc()
         return connection
 
     def forget(self, connection: ClientConnection) -> None:
         """Take note that a connection is gone."""
         self._connections.discard(connection)
+        self.metrics.connections.dec()
 
-    def reserve(self, size_bytes: int) -> bool:
-        """Take room for parts of deliveries; return whether there is some."""
-        if self._parts_bytes + size_bytes > PARTS_BYTES_MAX:
+    def takes(self, message_bytes_max: int) -> None:
+        """Take note of how large messages may be that a link brings."""
+        self._parts_bytes_max = max(self._parts_bytes_max, LARGEST_MIN * message_bytes_max)
+
+    def reserve(self, size_bytes: int, held_bytes: int) -> bool:
+        """Take room for parts of deliveries of a connection that holds some already.
+
+        Returns whether there is some.
+        """
+        most = self._parts_bytes_max
+        if self.parts_bytes + size_bytes > most or held_bytes + size_bytes > most // 2:
             return False
-        self._parts_bytes += size_bytes
+        self.parts_bytes += size_bytes
         return True
 
     def release(self, size_bytes: int) -> None:
         """Give room back."""
-        self._parts_bytes -= size_bytes
+        self.parts_bytes -= size_bytes
+
+
+class AmqpMetrics:
+    """What only this protocol has."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.connections = Gauge(
+            "bendybus_amqp_connections", "Open AMQP connections", registry=registry
+        )
+        self.transfers = Counter(
+            "bendybus_amqp_transfers",
+            "Deliveries over AMQP, from clients (in) and to them (out)",
+            ["direction"],
+            registry=registry,
+        )
+        self.received = self.transfers.labels("in")
+        self.sent = self.transfers.labels("out")
 
 
 class AmqpProtocol(asyncio.Protocol):

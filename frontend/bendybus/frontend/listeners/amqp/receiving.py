@@ -53,6 +53,7 @@ class ReceivingLink:
         # The core's credit: its tag, and how much of it is left.
         self._tag = 0
         self._granted = 0
+        self._finishing = False
         self._settled = link.attach.snd_settle_mode == SND_SETTLED
 
     @property
@@ -97,15 +98,16 @@ class ReceivingLink:
         self._connection.soon(self._end, error)
 
     def _end(self, error: BusError) -> None:
-        self._link.context = None
-        self.closed()
-        self._link.detach(conditions.of(error, self._path))
-        self._connection.write_soon()
+        self._connection.detach(self._link, conditions.of(error, self._path))
 
     def credit_changed(self) -> None:
         """Pass the credit of the link on."""
         receiver = self._receiver
         if receiver is None or not self._link.is_open:
+            return
+        if self._finishing:
+            if self._link.drain:
+                self._link.drained()
             return
         wanted = self._link.credit
         if wanted < self._granted:
@@ -116,6 +118,13 @@ class ReceivingLink:
             receiver.grant(self._tag, more)
         if self._link.drain:
             receiver.drain(self._tag)
+
+    def finish(self) -> None:
+        """Send nothing more."""
+        if self._receiver is not None:
+            self._receiver.finish()
+        self._granted = 0
+        self._finishing = True
 
     def disposed(self, deliveries: Sequence[OutgoingDelivery], state: Any, settled: bool) -> None:
         """Settle what the client has decided."""
@@ -130,8 +139,10 @@ class ReceivingLink:
             request.entity_uid = self._receiver.entity.uid
             request.session_token = self._receiver.shared.session_token
             answer = partial(self._answer, deliveries, state, settled)
+            self._connection.settlements += 1
             self._connection.front_end.settles.start(request, answer)
         except BusError as error:
+            self._connection.settlements -= 1
             if not settled:
                 for each in deliveries:
                     self._say(each, Rejected(conditions.of(error, self._path)))
@@ -181,6 +192,7 @@ class ReceivingLink:
                 return
             token, payload = messages.lock_token(index), messages.encode(index)
             tag = uuid.UUID(bytes=token).bytes_le if token else uuid.uuid4().bytes
+            self._connection.metrics.sent.inc()
             link.send(tag, payload, settled=self._settled, context=token)
             self._granted -= 1
 
@@ -202,6 +214,7 @@ class ReceivingLink:
         settled: bool,
         settling: Settling,
     ) -> None:
+        self._connection.settlements -= 1
         if settled or not self._link.is_open:
             return
         failed = {index: error for indexes, error in settling.outcome.failures for index in indexes}

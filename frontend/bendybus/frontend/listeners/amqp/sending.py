@@ -62,6 +62,7 @@ class SendingLink:
         self._messages = Columns()
         self._units: list[_Unit] = []
         self._size_bytes = 0
+        self._finishing = False
 
     @property
     def right(self) -> tuple[authenticator.Operation, str]:
@@ -72,9 +73,14 @@ class SendingLink:
         """Let transfers come."""
         self._link.grant(CREDIT)
 
+    def finish(self) -> None:
+        """Let no more transfers come."""
+        self._finishing = True
+        self._link.grant(0)
+
     def delivered(self, event: Delivered) -> None:
         """Take a transfer."""
-        if self._link.credit < CREDIT // 2:
+        if self._link.credit < CREDIT // 2 and not self._finishing:
             self._link.grant(CREDIT)
         if isinstance(event.state, TransactionalState):
             self._collect(event, event.state)

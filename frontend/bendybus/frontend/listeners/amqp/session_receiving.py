@@ -54,7 +54,6 @@ class SessionReceivingLink(ReceivingLink):
         self._source = source
         self._wanted = wanted
         self._accepting: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
         # Once it is locked.
         self.session: LockedSession | None = None
 
@@ -72,16 +71,24 @@ class SessionReceivingLink(ReceivingLink):
         """Take note that the link is detached, or lost with its connection."""
         if self._accepting is not None:
             self._accepting.cancel()
-        receiver, session = self._receiver, self.session
+        session = self._leave()
         super().closed(lost=lost)
-        if receiver is None or session is None or not isinstance(receiver.shared, SessionCache):
-            return
-        sessions = self._connection.front_end.sessions
-        sessions.leave(receiver.shared)
-        if not lost:
-            self._closing = asyncio.get_running_loop().create_task(
-                self._close(session), name="amqp-close-session"
-            )
+        if session is not None and not lost:
+            self._connection.start(self._close(session))
+
+    async def release(self) -> None:
+        """Give the session up, uncounted, before the bus detaches the link."""
+        session = self._leave()
+        super().closed()
+        if session is not None:
+            await self._close(session)
+
+    def _leave(self) -> LockedSession | None:
+        """Receive no more; return the session that is held."""
+        receiver, (session, self.session) = self._receiver, (self.session, None)
+        if receiver is not None and isinstance(receiver.shared, SessionCache):
+            self._connection.front_end.sessions.leave(receiver.shared)
+        return session
 
     async def _accept(self) -> None:
         link, connection = self._link, self._connection
