@@ -41,7 +41,7 @@ RAISED: dict[type[BusError], tuple[type[Exception], bool]] = {
     errors.ProducerFenced: (exceptions.ServiceBusError, False),
     errors.MessageSizeExceeded: (exceptions.MessageSizeExceededError, False),
     errors.QuotaExceeded: (exceptions.ServiceBusQuotaExceededError, False),
-    errors.Unauthenticated: (exceptions.ServiceBusAuthorizationError, True),
+    errors.Unauthenticated: (exceptions.ServiceBusAuthorizationError, False),
     errors.Unauthorized: (exceptions.ServiceBusAuthorizationError, False),
 }
 

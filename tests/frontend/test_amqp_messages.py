@@ -7,7 +7,7 @@ import pytest
 
 from bendybus.amqp import sections, values
 from bendybus.amqp.sections import Header, Message, Properties
-from bendybus.amqp.values import Array, Described, Symbol, Timestamp, Ubyte, Uint, Ulong
+from bendybus.amqp.values import Array, Described, Symbol, Timestamp, Uint, Ulong
 from bendybus.client.messages import encode
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.domain import limits
@@ -16,7 +16,7 @@ from bendybus.domain.filters.values import Composite
 from bendybus.frontend.core import columns
 from bendybus.frontend.listeners.amqp import amqp_values, incoming_messages, outgoing_messages
 from bendybus.v1 import message_pb2
-from bendybus.v1.message_pb2 import DeliveredBatch, MessageBatch, Value
+from bendybus.v1.message_pb2 import MessageBatch, Value
 from bendybus.wire import message_properties
 from bendybus.wire.message_properties import Parts, View
 from tests.frontend import amqp_examples
@@ -87,9 +87,39 @@ def test_an_id_that_a_rule_changed_is_received_as_changed() -> None:
 
 
 @pytest.mark.parametrize("given", [[1], {"a": 1}, Described(Ulong(1), 2)])
-def test_an_id_without_a_text_is_refused(given: Any) -> None:
-    with pytest.raises(InvalidArgument, match="message-id: must be a string, a ulong, a UUID"):
-        sent(properties=Properties(message_id=given))
+@pytest.mark.parametrize("name", ["message-id", "correlation-id"])
+def test_an_id_without_a_text_is_refused(name: str, given: Any) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        sent(properties=Properties(**{name.replace("-", "_"): given}))
+
+    assert caught.value.message == f"{name}: must be a string, a ulong, a UUID or binary."
+    assert caught.value.field == name
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"header": Header(priority=Uint(4))}, "priority: must be a ubyte."),
+        ({"properties": Properties(subject=Symbol("s"))}, "subject: must be a string."),
+        ({"properties": Properties(user_id="u")}, "user-id: must be binary."),  # type: ignore[arg-type]
+        ({"properties": Properties(creation_time=1)}, "creation-time: must be a timestamp."),
+        (
+            {"properties": Properties(content_type="é")},
+            "content-type: must be a symbol, or a string of ASCII characters.",
+        ),
+    ],
+)
+def test_a_field_of_another_type_is_refused(parts: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        sent(**parts)
+
+    assert caught.value.message == sentence
+
+
+def test_a_message_without_sections_has_a_null_body() -> None:
+    found = received(incoming_messages.of_delivery(b""))
+
+    assert (found.has_value, found.value, found.properties) == (True, None, None)
 
 
 def test_a_message_without_an_id_stays_without_one() -> None:
@@ -250,7 +280,7 @@ def test_text_that_is_not_unicode_is_refused() -> None:
     name = b"\xa1\x03\xed\xa0\x80"
     payload = b"\x00\x53\x73\xc0" + bytes((len(name) + 1, 1)) + name + b"\x00\x53\x75\xa0\x00"
 
-    with pytest.raises(InvalidArgument, match="text is not utf-8"):
+    with pytest.raises(InvalidArgument, match="text that is not utf-8"):
         incoming_messages.of_delivery(payload)
 
 
@@ -310,53 +340,6 @@ def test_a_message_without_a_lock_has_no_lock_annotations() -> None:
     assert found.delivery_annotations is None
     assert found.message_annotations is not None
     assert "x-opt-locked-until" not in dict(found.message_annotations)
-
-
-@pytest.mark.parametrize(
-    ("delivery", "data"),
-    [
-        (DeliveredBatch(messages=[b"\xff"], heads=[b"\xfe"], formats=[1]), b"\xfe\xff"),
-        (DeliveredBatch(messages=[b"\xff"]), b"\xff"),
-        (DeliveredBatch(messages=[b"new"], formats=[9]), b"new"),
-        (DeliveredBatch(messages=[b""]), b""),
-    ],
-)
-def test_what_cannot_be_read_is_delivered_as_its_bytes(
-    delivery: DeliveredBatch, data: bytes
-) -> None:
-    assert sections.decode(outgoing_messages.Delivery(delivery).encode(0)).data == (data,)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (Value(ubyte_value=256), Uint(256)),
-        (Value(short_value=-40_000), values.Int(-40_000)),
-        (Value(uuid_value=b"short"), b"short"),
-        (Value(symbol_value="é"), "é"),
-        (Value(char_value=2**32 - 1), values.Char(2**32 - 1)),
-        (Value(encoded_value=b"\xff"), b"\xff"),
-        (Value(), None),
-    ],
-)
-def test_values_that_no_client_of_bendybus_sends_are_received_all_the_same(
-    value: Value, expected: Any
-) -> None:
-    head = message_pb2.Message(
-        priority=1_000, content_type="é", amqp_escapes=b"\xff", annotations={"é": value}
-    )
-    head.application_properties["p"].CopyFrom(value)
-    batch = MessageBatch(messages=[b""], heads=[head.SerializeToString()], formats=[1])
-
-    found = received(batch)
-
-    assert found.application_properties is not None
-    kept = dict(found.application_properties)["p"]
-    assert (type(kept), kept) == (type(expected), expected)
-    assert found.header is not None
-    assert found.header.priority == Ubyte(255)
-    assert found.properties is not None
-    assert found.properties.content_type == "é"
 
 
 def test_a_list_is_nested_as_deep_as_clients_allow_and_encoded_below() -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.amqp import decoding, encoding, values
-from bendybus.amqp.errors import DecodeError
+from bendybus.amqp.errors import DecodeError, FieldError
 from bendybus.amqp.values import Described, Pairs, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 HEADER: Final = 0x70
@@ -84,15 +84,25 @@ class Properties:
     reply_to_group_id: str | None = None
 
 
-_MESSAGE_ID: Final = (str, uuid.UUID, Ulong, bytes)
+_MESSAGE_ID: Final = (str, Ulong, uuid.UUID, bytes)
 # A symbol may come as a string, as some peers write it.
 _SYMBOL: Final = (Symbol, str)
 _HEADER_FIELDS: Final = ((bool,), (Ubyte,), (Uint,), (bool,), (Uint,))
 # By field, the types that it may have; none: any.
-_PROPERTY_FIELDS: Final[tuple[tuple[type, ...], ...]] = (
+PROPERTY_FIELDS: Final[tuple[tuple[type, ...], ...]] = (
     _MESSAGE_ID, (bytes,), (), (str,), (), _MESSAGE_ID, _SYMBOL, _SYMBOL, (Timestamp,),
     (Timestamp,), (str,), (Uint,), (str,),
 )  # fmt: skip
+_TYPE_NAMES: Final = {
+    bool: "a boolean",
+    Ubyte: "a ubyte",
+    Uint: "a uint",
+    Ulong: "a ulong",
+    Timestamp: "a timestamp",
+    str: "a string",
+    uuid.UUID: "a UUID",
+    bytes: "binary",
+}
 _PROPERTY_NAMES: Final = Properties.__slots__
 _HEADER_NAMES: Final = Header.__slots__
 
@@ -202,7 +212,7 @@ def write_header(header: Header, out: bytearray) -> None:
 
 def write_properties(properties: Properties, out: bytearray) -> None:
     """Append a properties section."""
-    _write_fields(PROPERTIES, properties, _PROPERTY_NAMES, _PROPERTY_FIELDS, out)
+    _write_fields(PROPERTIES, properties, _PROPERTY_NAMES, PROPERTY_FIELDS, out)
 
 
 def write_map(section: int, entries: Map | None, out: bytearray) -> None:
@@ -263,7 +273,7 @@ def _set(message: Message, section: int, value: Any) -> None:
         message.header = Header(*_fields("header", value, _HEADER_NAMES, _HEADER_FIELDS))
     elif section == PROPERTIES:
         message.properties = Properties(
-            *_fields("properties", value, _PROPERTY_NAMES, _PROPERTY_FIELDS)
+            *_fields("properties", value, _PROPERTY_NAMES, PROPERTY_FIELDS)
         )
     elif section == VALUE:
         message.value, message.has_value = value, True
@@ -292,12 +302,15 @@ def _fields(
         if item is None or not kinds:
             continue
         if type(item) not in kinds or (kinds is _SYMBOL and not item.isascii()):
-            raise DecodeError(f"{what}.{name} must be of type {_named(kinds)}")
+            raise FieldError(what, name.replace("_", "-"), _must_be(kinds))
     return value
 
 
-def _named(kinds: tuple[type, ...]) -> str:
-    return " or ".join(kind.__name__ for kind in kinds)
+def _must_be(kinds: tuple[type, ...]) -> str:
+    if kinds is _SYMBOL:
+        return "must be a symbol, or a string of ASCII characters"
+    *names, last = (_TYPE_NAMES[kind] for kind in kinds)
+    return f"must be {', '.join(names)} or {last}" if names else f"must be {last}"
 
 
 def _write_fields(
@@ -313,7 +326,7 @@ def _write_fields(
         if item is not None and kinds:
             item = _converted(item, kinds[0]) if type(item) is not kinds[0] else item
             if type(item) not in kinds:
-                raise TypeError(f"{name} must be of type {_named(kinds)}")
+                raise TypeError(f"{name}: {_must_be(kinds)}")
         items.append(item)
     while items and items[-1] is None:
         items.pop()

@@ -2,7 +2,6 @@
 travels as its AMQP encoding (`Value.encoded_value`).
 """
 
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
@@ -41,8 +40,6 @@ def fill(target: Value, value: Any, nested_max: int = NESTED_MAX) -> None:
         target.null_value = True
     elif kind is UUID:
         target.uuid_value = value.bytes
-    elif kind is Char and _is_character(value):
-        target.char_value = value
     elif kind is list and nested_max:
         target.list_value.SetInParent()
         for item in value:
@@ -68,15 +65,16 @@ def from_value(value: Value) -> Any:
     return found if convert is None else convert(found)
 
 
-def _is_character(code: int) -> bool:
-    # Half of a surrogate pair is none: nobody could write it as text.
-    return code < 0xD800 or 0xDFFF < code <= sys.maxunicode
-
-
 def _ranged(
     kind: Callable[[int], int], least: int, most: int, wider: Callable[[int], int]
 ) -> Callable[[int], int]:
     return lambda value: kind(value) if least <= value <= most else wider(value)
+
+
+def _character(code: int) -> int:
+    # Half of a surrogate pair is none.
+    known = code <= decoding.CODE_POINT_MAX and code not in decoding.SURROGATES
+    return Char(code) if known else Uint(code)
 
 
 def symbol_or_text(text: str) -> str:
@@ -104,6 +102,7 @@ _FIELDS: Final[dict[type, str]] = {
     Ulong: "ulong_value",
     Byte: "byte_value",
     Short: "short_value",
+    Char: "char_value",
     Timestamp: "timestamp_ms_value",
     bytes: "binary_value",
     Symbol: "symbol_value",
@@ -121,7 +120,7 @@ _CONVERT: Final[dict[str, Callable[[Any], Any] | None]] = {
     "long_value": None,
     "float_value": Float,
     "double_value": None,
-    "char_value": Char,
+    "char_value": _character,
     "timestamp_ms_value": Timestamp,
     "uuid_value": lambda raw: UUID(bytes=raw) if len(raw) == 16 else raw,
     "binary_value": None,

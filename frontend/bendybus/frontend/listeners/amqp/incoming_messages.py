@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from bendybus.amqp import sections, values
-from bendybus.amqp.errors import DecodeError
+from bendybus.amqp.errors import DecodeError, FieldError
 from bendybus.amqp.sections import Header, Map, Properties
 from bendybus.amqp.values import Symbol
 from bendybus.domain import bounds, limits, message_format
@@ -148,13 +148,9 @@ def _row(message: sections.Message) -> _Row:
         _add_header(head, header, kept)
     if properties is not None:
         if properties.group_id is not None:
-            session_id = str(properties.group_id)
-            if type(properties.group_id) is not str:
-                kept["group-id"] = properties.group_id
+            session_id = properties.group_id
         if properties.message_id is not None:
             message_id = _text("message-id", properties.message_id, str, kept)
-            if not message_id and not isinstance(properties.message_id, str | bytes):
-                raise InvalidArgument("message-id", "must be a string, a ulong, a UUID or binary.")
         _add_properties(head, properties, kept)
     if message.message_annotations:
         own, partition_key, scheduled_ms = _split(message.message_annotations)
@@ -185,6 +181,8 @@ def _row(message: sections.Message) -> _Row:
 
 
 def _undecodable(error: DecodeError) -> InvalidArgument:
+    if isinstance(error, FieldError):
+        return InvalidArgument(error.field, f"{error.reason}.")
     return InvalidArgument("message", f"cannot be decoded as AMQP 1.0: {error}.")
 
 
@@ -210,7 +208,7 @@ def _add_properties(
         )
     if properties.user_id is not None:
         head.user_id = properties.user_id
-        if not properties.user_id or type(properties.user_id) is not bytes:
+        if not properties.user_id:
             kept["user-id"] = properties.user_id
     if properties.group_sequence is not None:
         head.group_sequence = properties.group_sequence

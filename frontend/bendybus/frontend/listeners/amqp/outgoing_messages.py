@@ -206,7 +206,9 @@ class Delivery:
         if escaped:
             for at, name in _ESCAPED_PROPERTIES:
                 value = escapes.original(escaped, name, escapes.text_of(fields[at]))
-                if value is not None:
+                kinds = sections.PROPERTY_FIELDS[at]
+                # Receivers would refuse another type, which no client of Bendybus stores.
+                if value is not None and (not kinds or type(value) in kinds):
                     fields[at] = value
         while fields and fields[-1] is None:
             fields.pop()
@@ -403,6 +405,5 @@ _ESCAPED_PROPERTIES: Final = (
     (5, "correlation-id"),
     (6, "content-type"),
     (7, "content-encoding"),
-    (10, "group-id"),
     (12, "reply-to-group-id"),
 )
