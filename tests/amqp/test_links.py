@@ -4,6 +4,7 @@ import pytest
 
 from bendybus.amqp import events
 from bendybus.amqp.connection import ConnectionSettings
+from bendybus.amqp.links import OutgoingLink
 from bendybus.amqp.performatives import (
     Accepted,
     Attach,
@@ -20,7 +21,7 @@ from bendybus.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from tests.amqp.peers import Peer, message, transfers
+from tests.amqp.peers import Peer, framed, message, transfers
 
 
 @pytest.fixture
@@ -218,6 +219,19 @@ def test_credit_is_what_is_left_after_what_is_on_its_way(peer: Peer) -> None:
     peer.flow(0, 3, delivery_count=1)
 
     assert link.credit == 2
+
+
+def test_credit_that_comes_with_the_attach_is_there_once_it_is_accepted(peer: Peer) -> None:
+    asked = Attach("l", 0, True, source=Source(address="queue"), target=Target())
+    flow = Flow(0, 1_000, 0, 1_000, handle=0, delivery_count=0, link_credit=7)
+    peer.feed(framed(asked) + framed(flow))
+
+    link = peer.heard(events.Attached)[0].link
+    link.accept()
+
+    assert isinstance(link, OutgoingLink)
+    assert link.credit == 7
+    assert peer.heard(events.CreditChanged) == []
 
 
 def test_a_drained_link_says_that_its_credit_is_used_up(peer: Peer) -> None:

@@ -235,7 +235,7 @@ class OutgoingDelivery:
 
 
 class OutgoingLink(Link):
-    """A link on which messages go to the peer."""
+    """A link on which messages go to the peer. What credit it has is known once it is accepted."""
 
     def __init__(self, session: "Session", attach: Attach, handle: int) -> None:
         super().__init__(session, attach, handle)
@@ -244,8 +244,8 @@ class OutgoingLink(Link):
         self.drain = False
 
     def flow(self, flow: Flow) -> None:
-        """Take what the peer says of its credit."""
-        if self.state is not LinkState.OPEN:
+        """Take what the peer says of its credit; it may say so before it is attached from here."""
+        if self.state not in (LinkState.ATTACHING, LinkState.OPEN):
             return
         if flow.link_credit is not None:
             # A peer that has not seen our attach counts from our initial count, 0.
@@ -253,7 +253,8 @@ class OutgoingLink(Link):
             in_flight = max(0, serial.distance(seen, self.delivery_count))
             self.credit = max(0, flow.link_credit - in_flight)
         self.drain = flow.drain
-        self.session.emit(events.CreditChanged(self))
+        if self.is_open:
+            self.session.emit(events.CreditChanged(self))
 
     def send(
         self,

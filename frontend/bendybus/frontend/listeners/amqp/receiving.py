@@ -74,6 +74,9 @@ class ReceivingLink:
     def begin(self, receiver: Receiver) -> None:
         """Give the client what the receiver is handed."""
         self._receiver = receiver
+        if self._link.credit or self._link.drain:
+            # It was said together with the attach.
+            self.credit_changed()
 
     def hand(self, delivery: Delivery) -> None:
         """Take what the core hands over, or the end of its credit."""
