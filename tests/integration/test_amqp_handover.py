@@ -66,7 +66,9 @@ def test_a_session_is_free_at_once_when_its_front_end_stops(amqp_bus: AmqpBus) -
 
 
 def test_senders_go_on_while_front_ends_are_replaced(amqp_bus: AmqpBus) -> None:
-    stop, sent, failures = threading.Event(), [], []
+    stop = threading.Event()
+    sent: list[str] = []
+    failures: list[Exception] = []
 
     def load() -> None:
         with (
