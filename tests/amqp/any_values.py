@@ -3,7 +3,6 @@
 import dataclasses
 import struct
 import uuid
-from collections.abc import Iterable
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -104,15 +103,10 @@ ODD_KEYS: Final[st.SearchStrategy[Any]] = st.sampled_from(
 )
 
 
-def map_of(pairs: Iterable[tuple[Any, Any]]) -> Any:
-    """Return the map of these pairs as the decoder gives it."""
-    return values.map_of([each for pair in pairs for each in pair])
-
-
 def maps(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Return maps with keys of all kinds, as the decoder would give them."""
     keys = st.one_of(TEXTS, SYMBOLS, SCALARS, ODD_KEYS)
-    return st.lists(st.tuples(keys, inner), max_size=5).map(map_of)
+    return st.lists(st.tuples(keys, inner), max_size=5).map(values.map_of)
 
 
 def arrays(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Array]:

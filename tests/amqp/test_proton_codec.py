@@ -116,7 +116,7 @@ def take(data: proton.Data) -> Any:
     if kind == Data.LIST:
         return _take_inside(data)
     if kind == Data.MAP:
-        return values.map_of(_take_inside(data))
+        return values.map_of_list(_take_inside(data))
     if kind == Data.DESCRIBED:
         return Described(*_take_inside(data))
     if kind == Data.ARRAY:

@@ -1,6 +1,7 @@
 """Messages come back from their bytes; sections in any other order than the one are refused."""
 
 import itertools
+import pickle
 import re
 import uuid
 from typing import Any, Final
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bendybus.amqp import encoding, sections
-from bendybus.amqp.errors import DecodeError
+from bendybus.amqp.errors import DecodeError, FieldError
 from bendybus.amqp.sections import Header, Message, Properties
 from bendybus.amqp.values import (
     Decimal32,
@@ -73,12 +74,8 @@ def test_a_message_of_any_sections_comes_back_as_it_was(
     footer: Any,
 ) -> None:  # fmt: skip
     message = Message(header, delivery, annotations, properties, application, footer=footer, **body)
-    encoded = sections.encode(message)
 
-    if encoded:
-        assert same(sections.decode(encoded), message)
-    else:
-        assert message == Message()
+    assert same(sections.decode(sections.encode(message)), message)
 
 
 # The order of the specification as a regular expression over these letters.
@@ -144,7 +141,7 @@ def test_a_section_may_be_named_by_its_symbol_or_a_wide_number(name: str, letter
 @pytest.mark.parametrize(
     "payload",
     [
-        b"", b"\x00", b"\x00\x53", b"\x00\x53\x75", b"\x00\x53\x75\xa0", b"\x00\x53\x75\xa0\x01",
+        b"\x00", b"\x00\x53", b"\x00\x53\x75", b"\x00\x53\x75\xa0", b"\x00\x53\x75\xa0\x01",
         b"\x00\x53\x75\xb0\x00\x00\x00", b"\x00\x53\x75\xb0\x00\x00\x00\x01", b"\x40",
         b"\x00\x53\x75\xa1\x01a", b"\x00\x53\x75\x40", b"\x00\x53\x6f\x45", b"\x00\x53\x79\x45",
         b"\x00\x52\x77\x40", b"\x00\xa3\x01a\x40", b"\x00\x40\x40", b"\x00\x53\x70\x40",
@@ -158,6 +155,13 @@ def test_bytes_that_are_no_message_are_refused(payload: bytes) -> None:
         sections.decode(payload)
     with pytest.raises(DecodeError):
         sections.batched(payload)
+
+
+def test_no_bytes_are_a_message_without_sections_and_no_batch() -> None:
+    assert sections.decode(b"") == Message()
+    assert sections.encode(Message()) == b""
+    with pytest.raises(DecodeError, match="at least one message"):
+        sections.batched(b"")
 
 
 @pytest.mark.parametrize(
@@ -177,6 +181,27 @@ def test_bytes_that_are_no_message_are_refused(payload: bytes) -> None:
 def test_fields_of_another_type_are_refused(section: int, fields: list[Any]) -> None:
     with pytest.raises(DecodeError, match=r"^(header|properties)\b"):
         sections.decode(encoding.encode(Described(Ulong(section), fields)))
+
+
+@pytest.mark.parametrize(
+    ("section", "fields", "sentence"),
+    [
+        (0x70, [1], "header.durable: must be a boolean"),
+        (0x70, [None, 4], "header.priority: must be a ubyte"),
+        (0x70, [None] * 4 + [1], "header.delivery-count: must be a uint"),
+        (0x73, [1], "properties.message-id: must be a string, a ulong, a UUID or binary"),
+        (0x73, [None, "u"], "properties.user-id: must be binary"),
+        (0x73, [None] * 8 + [1], "properties.absolute-expiry-time: must be a timestamp"),
+        (0x73, [None] * 6 + [b"t"],
+         "properties.content-type: must be a symbol, or a string of ASCII characters"),
+    ],
+)  # fmt: skip
+def test_a_field_of_another_type_is_named(section: int, fields: list[Any], sentence: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        sections.decode(encoding.encode(Described(Ulong(section), fields)))
+
+    assert str(caught.value) == sentence
+    assert str(pickle.loads(pickle.dumps(caught.value))) == sentence
 
 
 def test_a_content_type_may_come_as_a_string() -> None:

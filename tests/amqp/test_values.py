@@ -23,7 +23,7 @@ from bendybus.amqp.values import (
     Uint,
     Ulong,
 )
-from tests.amqp.any_values import BORDERS, ITEMS, VALUES, map_of, same
+from tests.amqp.any_values import BORDERS, ITEMS, VALUES, same
 
 ANY_VALUE = settings(max_examples=200, derandomize=True)
 
@@ -112,7 +112,7 @@ def test_equal_keys_of_several_types_stay_apart() -> None:
     texts = ("a", Symbol("a"))
 
     for each in (keys, texts):
-        found = map_of([(key, None) for key in each])
+        found = values.map_of([(key, None) for key in each])
 
         assert isinstance(found, Pairs)
         assert same(decoded(found), found)
@@ -121,7 +121,7 @@ def test_equal_keys_of_several_types_stay_apart() -> None:
 def test_a_dict_has_keys_that_it_finds_again() -> None:
     keys = ["a", Symbol("b"), b"c", 1, Ulong(2), uuid.UUID(int=3), False]
 
-    assert map_of([(key, key) for key in keys]) == {key: key for key in keys}
+    assert values.map_of([(key, key) for key in keys]) == {key: key for key in keys}
     odd: tuple[Any, ...] = (
         float("nan"),
         1.5,
@@ -133,18 +133,18 @@ def test_a_dict_has_keys_that_it_finds_again() -> None:
         None,
     )
     for key in odd:
-        assert map_of([(key, "v")]) == Pairs(((key, "v"),))
-    assert map_of([(Described(1, 2), "v")]) == Pairs(((Described(1, 2), "v"),))
+        assert values.map_of([(key, "v")]) == Pairs(((key, "v"),))
+    assert values.map_of([(Described(1, 2), "v")]) == Pairs(((Described(1, 2), "v"),))
 
 
 def test_many_keys_are_a_dict_only_if_no_sender_can_choose_their_hashes() -> None:
     texts = [(kind(n), n) for n in range(50) for kind in (str, lambda n: Symbol(f"s{n}"))]
     numbers = [(Ulong(n), n) for n in range(65)]
 
-    assert map_of(texts) == dict(texts)
-    assert map_of(numbers[:64]) == dict(numbers[:64])
-    assert map_of(numbers) == Pairs(numbers)
-    assert map_of([*texts, *numbers[:1]]) == Pairs([*texts, *numbers[:1]])
+    assert values.map_of(texts) == dict(texts)
+    assert values.map_of(numbers[:64]) == dict(numbers[:64])
+    assert values.map_of(numbers) == Pairs(numbers)
+    assert values.map_of([*texts, *numbers[:1]]) == Pairs([*texts, *numbers[:1]])
 
 
 def nested(depth: int, inside: Any = None) -> Any:

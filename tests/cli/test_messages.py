@@ -22,7 +22,7 @@ from bendybus.client.exceptions import (
     PartitionUnavailableError,
     from_management_error,
 )
-from bendybus.client.messages import encode, raw_amqp_message, received_message
+from bendybus.client.messages import encode, raw_amqp_message, received_message, values
 from bendybus.client.messages.received_message import Delivered
 from bendybus.domain import errors
 from bendybus.v1 import message_pb2
@@ -40,6 +40,7 @@ def full(body: Any = b"b") -> ServiceBusMessage:
         "absolute_expiry_time": 2,
         "annotations": {"a": ("SYMBOL", "x"), "n": {"m": [1]}},
         "footer": {"crc": ("UINT", 5)},
+        "amqp_escapes": b"\xc1\x01\x00",
     }
     raw_amqp_message.set_own_fields(message, own)
     assert set(raw_amqp_message.own_fields(message)) == set(own)
@@ -299,6 +300,7 @@ def test_a_dry_run_sends_and_completes_nothing() -> None:
                 "text": "t", "n": 1, "f": 1.5, "u": ("UINT", 5), "b": b"\x01",
                 "id": uuid.UUID(int=1),
                 "at": datetime(2026, 1, 1, tzinfo=UTC), "none": None, "float": ("FLOAT", 0.5),
+                "only amqp": values.Encoded(b"\x00\x53\x01\x40"),
             },
         ),
     ],

@@ -103,6 +103,8 @@ def test_the_ready_line_is_one_json_object_that_names_everything(start: Start, d
 
     assert set(facts) == {
         "connection_string",
+        "amqp_connection_string",
+        "amqp_endpoints",
         "endpoint",
         "endpoints",
         "data",

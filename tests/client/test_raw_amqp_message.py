@@ -11,7 +11,7 @@ import pytest
 from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage
 from bendybus.client.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpMessageProperties
 from bendybus.client.exceptions import MessageSizeExceededError
-from bendybus.client.messages import encode
+from bendybus.client.messages import encode, raw_amqp_message
 from bendybus.domain import limits
 from bendybus.v1 import message_pb2
 from tests.client.test_message import received
@@ -46,6 +46,7 @@ def full() -> ServiceBusMessage:
     raw.properties.absolute_expiry_time = 2_000
     raw.annotations = {**(raw.annotations or {}), "x-opt-own": 5, b"list": [1, "two"]}
     raw.footer = {"crc": ("UINT", 7)}
+    raw_amqp_message.set_own_fields(message, {"amqp_escapes": b"\xc1\x01\x00"})
     return message
 
 
@@ -60,6 +61,7 @@ def everything(message: ServiceBusMessage) -> dict[str, Any]:
         "own": (raw.annotations or {}).get(b"x-opt-own"),
         "list": (raw.annotations or {}).get(b"list"),
         "footer": dict(raw.footer or {}),
+        "amqp_escapes": raw_amqp_message.own_fields(message).get("amqp_escapes"),
         "application_properties": dict(raw.application_properties or {}),
         "body": list(raw.body),
     }
@@ -90,6 +92,7 @@ def test_every_property_arrives() -> None:
         "own": 5,
         "list": [1, b"two"],
         "footer": {b"crc": 7},
+        "amqp_escapes": b"\xc1\x01\x00",
         "application_properties": {b"n": 7, b"who": uuid.UUID(int=5)},
         "body": [b"body"],
     }

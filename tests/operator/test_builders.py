@@ -338,7 +338,7 @@ def test_clients_reach_front_ends_from_anywhere() -> None:
     rule, _metrics = children.frontend_policy(context())["spec"]["ingress"]
 
     assert "from" not in rule
-    assert {port["port"] for port in rule["ports"]} == {7480, 7481}
+    assert {port["port"] for port in rule["ports"]} == {7480, 5671, 8443, 7481}
 
 
 def test_resources_of_the_manifest_stand_over_modest_requests() -> None:

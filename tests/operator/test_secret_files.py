@@ -44,6 +44,10 @@ def test_an_application_gets_its_keys_as_service_bus_users_know_them() -> None:
         "SharedAccessKey=one",
         "secondaryConnectionString": f"Endpoint={endpoint};SharedAccessKeyName=App;"
         "SharedAccessKey=two",
+        "amqpPrimaryConnectionString": "Endpoint=sb://orders-frontend.shop.svc;"
+        "SharedAccessKeyName=App;SharedAccessKey=one",
+        "amqpSecondaryConnectionString": "Endpoint=sb://orders-frontend.shop.svc;"
+        "SharedAccessKeyName=App;SharedAccessKey=two",
     }
     entity_string = decoded(secret_files.access(of, single, ""))["primaryConnectionString"]
     assert entity_string.endswith(";EntityPath=paid")

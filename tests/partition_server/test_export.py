@@ -57,6 +57,8 @@ def test_export_joins_head_and_body(store: SqliteStore, capsys: pytest.CaptureFi
         creation_time_ms=0,
         absolute_expiry_time_ms=2**62,
         annotations={"a": message_pb2.Value(int_value=1)},
+        application_properties={"p": message_pb2.Value(encoded_value=b"\xff")},
+        amqp_escapes=b"\xff",
     )
     body = message_pb2.Message(data=[b"x"], footer={"f": message_pb2.Value(bool_value=True)})
     driver.send(body.SerializeToString(), heads=[head.SerializeToString()], formats=[1])
@@ -68,6 +70,7 @@ def test_export_joins_head_and_body(store: SqliteStore, capsys: pytest.CaptureFi
     assert (first["body"], first["subject"], first["content_encoding"]) == ("x", "s", "gzip")
     assert (first["user_id"], first["priority"]) == ("/w==", 0)
     assert first["absolute_expiry_time"] == 2**62
+    assert (first["application_properties"], first["amqp_escapes"]) == ({"p": "/w=="}, "/w==")
     assert (first["annotations"], first["footer"]) == ({"a": 1}, {"f": True})
     assert second["payload_base64"] == "//8="
     assert run("check", store.path) == 0

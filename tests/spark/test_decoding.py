@@ -147,6 +147,7 @@ def test_a_body_that_is_a_value_is_text_or_json(body: Message, shown: bytes | No
         (Value(timestamp_ms_value=1_500), "1970-01-01T00:00:01.500000Z"),
         (Value(uuid_value=bytes(15) + b"\x01"), "00000000-0000-0000-0000-000000000001"),
         (Value(binary_value=b"\x01\xff"), "01ff"),
+        (Value(encoded_value=b"\x01\xff"), "01ff"),
         (Value(char_value=65), "A"),
         (Value(null_value=True), None),
         (Value(double_value=0.5), "0.5"),

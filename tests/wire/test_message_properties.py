@@ -145,6 +145,7 @@ def test_odd_values_that_no_client_of_ours_sends_are_harmless() -> None:
     head.application_properties["char"].char_value = 0x110000
     head.application_properties["uuid"].uuid_value = b"short"
     head.application_properties["empty"].SetInParent()
+    head.application_properties["only-amqp"].encoded_value = b"\xe0\x02\x00\x56"
     view = view_of(Parts(b"", message_format.SPLIT, head.SerializeToString()))
 
     assert dict(view.user) == {
@@ -153,6 +154,7 @@ def test_odd_values_that_no_client_of_ours_sends_are_harmless() -> None:
         "char": Composite(),
         "uuid": b"short",
         "empty": None,
+        "only-amqp": Composite(),
     }
     failing = rule.compiled(Rule("r", action=SqlRuleAction("SET a = list")), partitioned=True)
     with pytest.raises(FilterError, match="a cannot be set to a list or map"):

@@ -94,6 +94,8 @@ class Composite:
 
     __slots__ = ()
     CODE: ClassVar[int]
+    # Fields at the end that are not set are written, too.
+    WRITTEN_WHOLE: ClassVar[bool] = False
     # By field, in order: its name, type and default, and whether it is mandatory.
     _TYPES: ClassVar[tuple[tuple[str, _Type, Any, bool], ...]]
     # The same for fast reading: the usual type, and the default, or _MANDATORY.
@@ -144,7 +146,7 @@ class Composite:
                 if not kind.valid(item):
                     raise TypeError(f"{type(self).__name__}.{name} must be of type {kind.name}")
                 items.append(item)
-        while items and items[-1] is None:
+        while items and items[-1] is None and not self.WRITTEN_WHOLE:
             items.pop()
         return items
 

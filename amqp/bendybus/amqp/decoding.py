@@ -255,7 +255,7 @@ def _map32(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
 def _as_map(items: list[Any], end: int) -> tuple[Any, int]:
     if len(items) % 2:
         raise DecodeError("a map must have a value for each key")
-    return values.map_of(items), end
+    return values.map_of_list(items), end
 
 
 def _array8(data: bytes, at: int, left: Limits) -> tuple[Array, int]:

@@ -2,6 +2,7 @@
 
 AmqpError
 ├── DecodeError      bytes are not AMQP
+│   └── FieldError   a field of a message has a type that it may not have
 └── ProtocolError    they are, and break a rule of it; `condition` is what the peer is told
 """
 
@@ -12,6 +13,22 @@ class AmqpError(Exception):
 
 class DecodeError(AmqpError):
     """Raised when bytes are not the encoding of what is expected."""
+
+
+class FieldError(DecodeError):
+    """Raised when a field of a message has a type that it may not have.
+
+    `field`: its name in the specification, such as message-id; `reason`: what it must be.
+    """
+
+    def __init__(self, section: str, field: str, reason: str) -> None:
+        super().__init__(section, field, reason)
+        self.section = section
+        self.field = field
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.section}.{self.field}: {self.reason}"
 
 
 class ProtocolError(AmqpError):

@@ -4,7 +4,7 @@ Source: AMQP 1.0, parts 2 (transport), 3 (messaging), 4 (transactions) and 5 (se
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from bendybus.amqp.composites import (
     ANY,
@@ -33,6 +33,8 @@ from bendybus.amqp.composites import (
 class Error(Composite):
     """Why something ended or was rejected."""
 
+    # azure-servicebus reads all of them without looking how many there are.
+    WRITTEN_WHOLE: ClassVar[bool] = True
     condition: str = field_of(SYMBOL, mandatory=True)
     description: str | None = field_of(STRING)
     info: dict[Any, Any] | None = field_of(MAP)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.amqp import decoding, encoding, values
-from bendybus.amqp.errors import DecodeError
+from bendybus.amqp.errors import DecodeError, FieldError
 from bendybus.amqp.values import Pairs, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 HEADER: Final = 0x70
@@ -90,16 +90,27 @@ class Properties:
     reply_to_group_id: str | None = None
 
 
-_MESSAGE_ID: Final = (str, uuid.UUID, Ulong, bytes)
-# By field, the types that it may have. A symbol may come as a string, as some peers write it.
-_Types = tuple[tuple[type, ...] | None, ...]
-_SYMBOL: Final = (Symbol,)
+_MESSAGE_ID: Final = (str, Ulong, uuid.UUID, bytes)
+# Types that a field may have.
+_Types = tuple[tuple[type, ...], ...]
+# A symbol may come as a string, as some peers write it.
+_SYMBOL: Final = (Symbol, str)
 _HEADER_FIELDS: Final[_Types] = ((bool,), (Ubyte,), (Uint,), (bool,), (Uint,))
-# None: any type.
-_PROPERTY_FIELDS: Final[_Types] = (
-    _MESSAGE_ID, (bytes,), None, (str,), None, _MESSAGE_ID, _SYMBOL, _SYMBOL, (Timestamp,),
+# By field, the types that it may have; none: any.
+PROPERTY_FIELDS: Final[_Types] = (
+    _MESSAGE_ID, (bytes,), (), (str,), (), _MESSAGE_ID, _SYMBOL, _SYMBOL, (Timestamp,),
     (Timestamp,), (str,), (Uint,), (str,),
 )  # fmt: skip
+_TYPE_NAMES: Final = {
+    bool: "a boolean",
+    Ubyte: "a ubyte",
+    Uint: "a uint",
+    Ulong: "a ulong",
+    Timestamp: "a timestamp",
+    str: "a string",
+    uuid.UUID: "a UUID",
+    bytes: "binary",
+}
 _PROPERTY_NAMES: Final = Properties.__slots__
 _HEADER_NAMES: Final = Header.__slots__
 
@@ -147,8 +158,7 @@ def decode(payload: bytes) -> Message:
             sequences.append(value)
         else:
             _SETTERS[section](message, value)
-    if not count:
-        raise DecodeError("a message must have at least one section")
+    # Without any body, as azure-servicebus writes a null: even without any section.
     if bool(data) + bool(sequences) + message.has_value > 1:
         raise DecodeError("a message must have one body: data, amqp-sequence or amqp-value")
     message.data, message.sequences = tuple(data), tuple(sequences)
@@ -220,7 +230,7 @@ def write_header(header: Header, out: bytearray) -> None:
 
 def write_properties(properties: Properties, out: bytearray) -> None:
     """Append a properties section."""
-    _write_fields(PROPERTIES, properties, _PROPERTY_NAMES, _PROPERTY_FIELDS, out)
+    _write_fields(PROPERTIES, properties, _PROPERTY_NAMES, PROPERTY_FIELDS, out)
 
 
 def write_map(section: int, entries: Map | None, out: bytearray) -> None:
@@ -276,9 +286,7 @@ def _set_header(message: Message, value: Any) -> None:
 
 
 def _set_properties(message: Message, value: Any) -> None:
-    message.properties = Properties(
-        *_fields("properties", value, _PROPERTY_NAMES, _PROPERTY_FIELDS)
-    )
+    message.properties = Properties(*_fields("properties", value, _PROPERTY_NAMES, PROPERTY_FIELDS))
 
 
 def _set_value(message: Message, value: Any) -> None:
@@ -316,15 +324,16 @@ def _fields(what: str, value: Any, names: Sequence[str], fields: _Types) -> list
         if item is None:
             continue
         kinds = fields[index]
-        if kinds is None or type(item) in kinds:
-            continue
-        if kinds is not _SYMBOL or type(item) is not str or not item.isascii():
-            raise DecodeError(f"{what}.{names[index]} must be of type {_named(kinds)}")
+        if kinds and (type(item) not in kinds or (kinds is _SYMBOL and not item.isascii())):
+            raise FieldError(what, names[index].replace("_", "-"), _must_be(kinds))
     return value
 
 
-def _named(kinds: tuple[type, ...]) -> str:
-    return " or ".join(kind.__name__ for kind in kinds)
+def _must_be(kinds: tuple[type, ...]) -> str:
+    if kinds is _SYMBOL:
+        return "must be a symbol, or a string of ASCII characters"
+    *names, last = (_TYPE_NAMES[kind] for kind in kinds)
+    return f"must be {', '.join(names)} or {last}" if names else f"must be {last}"
 
 
 def _write_fields(
@@ -336,10 +345,10 @@ def _write_fields(
         item = getattr(given, name)
         if item is not None:
             last = len(items) + 1
-            if kinds is not None and type(item) not in kinds:
+            if kinds and type(item) is not kinds[0]:
                 item = _converted(item, kinds[0])
                 if type(item) not in kinds:
-                    raise TypeError(f"{name} must be of type {_named(kinds)}")
+                    raise TypeError(f"{name}: {_must_be(kinds)}")
         items.append(item)
     out += _HEADS[section]
     encoding.write(items[:last], out)

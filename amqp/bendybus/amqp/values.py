@@ -11,7 +11,7 @@ Source: AMQP 1.0, part 1, "Types".
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -138,8 +138,13 @@ _KEYS: Final = _TEXT_KEYS | {
 _CHOSEN_HASHES_MAX: Final = 64
 
 
-def map_of(items: Sequence[Any]) -> "dict[Any, Any] | Pairs":
-    """Return the map of keys and values in turn: a dict if its keys let it be one, else Pairs."""
+def map_of(pairs: Iterable[tuple[Any, Any]]) -> "dict[Any, Any] | Pairs":
+    """Return the map of these keys and values: a dict if its keys let it be one, else Pairs."""
+    return map_of_list([each for pair in pairs for each in pair])
+
+
+def map_of_list(items: Sequence[Any]) -> "dict[Any, Any] | Pairs":
+    """Return the map of keys and values in turn, as `map_of` does of pairs."""
     keys = items[::2]
     if _TEXT_KEYS.issuperset(map(type, keys)) or (
         len(keys) <= _CHOSEN_HASHES_MAX and _KEYS.issuperset(map(type, keys))

@@ -8,6 +8,8 @@ from bendybus.cli.errors import UsageError
 from bendybus.domain import shared_access
 
 PORT_DEFAULT: Final = 7480
+# That of AMQP without TLS, which official SDKs take where a connection string names none.
+AMQP_PORT: Final = 5672
 TOKEN_LIFETIME_S: Final = 3_600
 EXAMPLE: Final = (
     "Endpoint=sb://127.0.0.1:7480;SharedAccessKeyName=RootManageSharedAccessKey;"

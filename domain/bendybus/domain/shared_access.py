@@ -27,6 +27,8 @@ from bendybus.domain.errors import Unauthenticated, Unauthorized
 # Clocks of clients and servers differ: a token is good for so much longer than it says.
 CLOCK_SKEW_S: Final = 5
 TOKEN_CHARS_MAX: Final = 4_096
+# For tokens that are good as long as their key is: the year 9999.
+NEVER_S: Final = 253_402_300_799
 _SCHEME: Final = "SharedAccessSignature "
 # What follows an entity's name in the paths of its sub-queues and subscriptions.
 _BELOW: Final = ("$", "subscriptions/")
@@ -104,7 +106,7 @@ class Grant:
         bounds.check_path(entity_path)
         path = entity_path.lower()
         for scope in (self.policy.entity.lower(), self.resource):
-            if not _covers(scope, path):
+            if not covers(scope, path):
                 where = f"entity {entity_path!r}" if entity_path else "the whole namespace"
                 raise Unauthorized(
                     f"policy {self.policy.name!r}: the token is not for {where}. Use a key of a "
@@ -222,7 +224,7 @@ def path_of(uri: str) -> str:
     return urlsplit(uri if "//" in uri else f"//{uri}").path.strip("/").lower()
 
 
-def _covers(scope: str, path: str) -> bool:
+def covers(scope: str, path: str) -> bool:
     """Whether a policy or token on `scope` is for `path`; both in lower case.
 
     It is for the entity, its sub-queues and its subscriptions. An entity whose name only begins

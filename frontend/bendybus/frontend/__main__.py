@@ -26,6 +26,9 @@ def _parser() -> argparse.ArgumentParser:
         "serve", help="serve clients until SIGTERM"
     )
     serve.add_argument("--listen", default="127.0.0.1:7480", help="HOST:PORT; port 0: any")
+    serve.add_argument("--amqp-listen", default="", help="HOST:PORT for AMQP; default: none")
+    serve.add_argument("--amqps-listen", default="", help="HOST:PORT for AMQP over TLS")
+    serve.add_argument("--http-listen", default="", help="HOST:PORT for AMQP over WebSockets")
     serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
     serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
     serve.add_argument(

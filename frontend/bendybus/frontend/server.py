@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
 from prometheus_client import start_http_server
@@ -30,6 +30,9 @@ from bendybus.v1 import (
 )
 from bendybus.wire import memory, readiness, serving, tls
 from bendybus.wire.serving import Health
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.listener import AmqpListener
 
 logger = logging.getLogger(__name__)
 SERVICES: Final = (
@@ -80,6 +83,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     await serving.add_health_and_reflection(server, SERVICES, health)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
+    amqp = _Amqp(settings, front_end, authenticator, directory)
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(front_end.run(), name="front-end"),
@@ -88,20 +92,26 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
                 manage.delete_idle(front_end.manager, front_end.directory, settings.idle_check_s),
                 name="idle-entities",
             ),
-            group.create_task(authenticator.run(streams.recheck), name="access-policies"),
+            group.create_task(
+                authenticator.run(streams.recheck, amqp.recheck),
+                name="access-policies",
+            ),
             group.create_task(memory.give_back(), name="memory"),
             group.create_task(
                 client_streams.watch_memory(
-                    streams, front_end.accounted_bytes, _request_bytes(settings)
+                    streams,
+                    lambda: front_end.accounted_bytes() + amqp.held_bytes(),
+                    _request_bytes(settings),
                 ),
                 name="memory-guard",
             ),
         ]
         if directory is not None:
-            tasks.append(group.create_task(_watch_tls(directory, front_end), name="tls"))
+            tasks.append(group.create_task(_watch_tls(directory, front_end, amqp), name="tls"))
         health_server = await serving.start_health(settings.health_listen, health)
         await _first_contact(front_end)
         await server.start()
+        await amqp.open()
         metrics = _start_metrics(settings, front_end)
         watching = group.create_task(_watch_health(health, front_end), name="health")
         readiness.print_ready(address=f"{host}:{port}", partitions=sorted(settings.partitions))
@@ -109,7 +119,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         logger.info("front end: stopping", extra={"action": "stop"})
         watching.cancel()
         await serving.set_serving(health, SERVICES, False)
-        await _drain(streams, server, settings.drain_s)
+        await asyncio.gather(_drain(streams, server, settings.drain_s), amqp.close())
         await front_end.flush(FLUSH_S)
         for task in tasks:
             task.cancel()
@@ -117,6 +127,60 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         if metrics is not None:
             metrics.shutdown()
             metrics.server_close()
+
+
+class _Amqp:
+    """The listener for AMQP, if there is one; who has none does not load it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        front_end: FrontEnd,
+        authenticator: Authenticator,
+        directory: tls.Directory | None,
+    ) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._context = None if directory is None else tls.server_context(directory)
+        self._listener: AmqpListener | None = None
+        if settings.amqp_listen or settings.amqps_listen or settings.http_listen:
+            from bendybus.frontend.listeners.amqp import listener
+
+            most = settings.max_connections
+            self._listener = listener.AmqpListener(front_end, authenticator, connections_max=most)
+
+    async def open(self) -> None:
+        """Listen. Raises CannotListen."""
+        settings, listener = self._settings, self._listener
+        if listener is None:
+            return
+        for address, open_, context in (
+            (settings.amqp_listen, listener.open, None),
+            (settings.amqps_listen, listener.open, self._context),
+            (settings.http_listen, listener.open_http, self._context),
+        ):
+            if address:
+                with readiness.listening(address):
+                    await open_(address, context)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._listener is not None:
+            await self._listener.close(self._settings.drain_s)
+
+    def held_bytes(self) -> int:
+        """Return the bytes of deliveries that are not complete."""
+        return 0 if self._listener is None else self._listener.parts_bytes
+
+    def recheck(self) -> None:
+        """Detach links whose tokens are no longer good."""
+        if self._listener is not None:
+            self._listener.recheck()
+
+    def renew(self) -> None:
+        """Use the certificate that is there now."""
+        if self._context is not None and self._directory is not None:
+            tls.renew(self._context, self._directory)
 
 
 def _server(
@@ -167,8 +231,12 @@ def _age_options(settings: Settings) -> list[tuple[str, int]]:
     ]
 
 
-async def _watch_tls(directory: tls.Directory, front_end: FrontEnd) -> None:
-    await tls.watch(directory, lambda material: front_end.renew(tls.channel_credentials(material)))
+async def _watch_tls(directory: tls.Directory, front_end: FrontEnd, amqp: _Amqp) -> None:
+    def renew(material: tls.Material) -> None:
+        front_end.renew(tls.channel_credentials(material))
+        amqp.renew()
+
+    await tls.watch(directory, renew)
 
 
 async def _first_contact(front_end: FrontEnd) -> None:

@@ -14,6 +14,13 @@ class Settings:
     partitions: Mapping[int, str] = field(default_factory=dict)
     """Address (HOST:PORT) of every partition of the namespace."""
     listen: str = "127.0.0.1:7480"
+    amqp_listen: str = ""
+    """Where AMQP 1.0 is spoken without TLS; "": nowhere."""
+    amqps_listen: str = ""
+    """Where AMQP 1.0 is spoken over TLS, with the certificate of `tls_directory`; "": nowhere."""
+    http_listen: str = ""
+    """Where AMQP over WebSockets, and the health page, are; with TLS if there is a
+    `tls_directory`; "": nowhere."""
     health_listen: str = ""
     """Where grpc.health.v1 answers in plain text, also when TLS is on; "": nowhere."""
     metrics_port: int = 0
@@ -59,6 +66,9 @@ class Settings:
                 raise ValueError(f"{option}: must not be negative.")
         if self.max_connections < 1:
             raise ValueError("--max-connections: must be at least 1.")
-        for address in [self.listen, *self.partitions.values()]:
+        if self.amqps_listen and self.tls_directory is None:
+            raise ValueError("--amqps-listen: needs a certificate; name its --tls-directory.")
+        others = filter(None, (self.amqp_listen, self.amqps_listen, self.http_listen))
+        for address in [self.listen, *others, *self.partitions.values()]:
             if ":" not in address:
                 raise ValueError(f"{address!r} is not HOST:PORT.")

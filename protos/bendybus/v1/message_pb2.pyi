@@ -28,7 +28,7 @@ OUTCOME_NOT_DONE: Outcome
 OUTCOME_UNKNOWN: Outcome
 
 class Value(_message.Message):
-    __slots__ = ("null_value", "bool_value", "ubyte_value", "ushort_value", "uint_value", "ulong_value", "byte_value", "short_value", "int_value", "long_value", "float_value", "double_value", "char_value", "timestamp_ms_value", "uuid_value", "binary_value", "string_value", "symbol_value", "list_value", "map_value")
+    __slots__ = ("null_value", "bool_value", "ubyte_value", "ushort_value", "uint_value", "ulong_value", "byte_value", "short_value", "int_value", "long_value", "float_value", "double_value", "char_value", "timestamp_ms_value", "uuid_value", "binary_value", "string_value", "symbol_value", "list_value", "map_value", "encoded_value")
     NULL_VALUE_FIELD_NUMBER: _ClassVar[int]
     BOOL_VALUE_FIELD_NUMBER: _ClassVar[int]
     UBYTE_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class Value(_message.Message):
     SYMBOL_VALUE_FIELD_NUMBER: _ClassVar[int]
     LIST_VALUE_FIELD_NUMBER: _ClassVar[int]
     MAP_VALUE_FIELD_NUMBER: _ClassVar[int]
+    ENCODED_VALUE_FIELD_NUMBER: _ClassVar[int]
     null_value: bool
     bool_value: bool
     ubyte_value: int
@@ -69,7 +70,8 @@ class Value(_message.Message):
     symbol_value: str
     list_value: ValueList
     map_value: ValueMap
-    def __init__(self, null_value: bool = ..., bool_value: bool = ..., ubyte_value: _Optional[int] = ..., ushort_value: _Optional[int] = ..., uint_value: _Optional[int] = ..., ulong_value: _Optional[int] = ..., byte_value: _Optional[int] = ..., short_value: _Optional[int] = ..., int_value: _Optional[int] = ..., long_value: _Optional[int] = ..., float_value: _Optional[float] = ..., double_value: _Optional[float] = ..., char_value: _Optional[int] = ..., timestamp_ms_value: _Optional[int] = ..., uuid_value: _Optional[bytes] = ..., binary_value: _Optional[bytes] = ..., string_value: _Optional[str] = ..., symbol_value: _Optional[str] = ..., list_value: _Optional[_Union[ValueList, _Mapping]] = ..., map_value: _Optional[_Union[ValueMap, _Mapping]] = ...) -> None: ...
+    encoded_value: bytes
+    def __init__(self, null_value: bool = ..., bool_value: bool = ..., ubyte_value: _Optional[int] = ..., ushort_value: _Optional[int] = ..., uint_value: _Optional[int] = ..., ulong_value: _Optional[int] = ..., byte_value: _Optional[int] = ..., short_value: _Optional[int] = ..., int_value: _Optional[int] = ..., long_value: _Optional[int] = ..., float_value: _Optional[float] = ..., double_value: _Optional[float] = ..., char_value: _Optional[int] = ..., timestamp_ms_value: _Optional[int] = ..., uuid_value: _Optional[bytes] = ..., binary_value: _Optional[bytes] = ..., string_value: _Optional[str] = ..., symbol_value: _Optional[str] = ..., list_value: _Optional[_Union[ValueList, _Mapping]] = ..., map_value: _Optional[_Union[ValueMap, _Mapping]] = ..., encoded_value: _Optional[bytes] = ...) -> None: ...
 
 class ValueList(_message.Message):
     __slots__ = ("values",)
@@ -91,7 +93,7 @@ class ValueMap(_message.Message):
     def __init__(self, entries: _Optional[_Mapping[str, Value]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("data", "value", "sequences", "content_type", "correlation_id", "subject", "to", "reply_to", "reply_to_session_id", "application_properties", "content_encoding", "user_id", "priority", "annotations", "footer", "group_sequence", "creation_time_ms", "absolute_expiry_time_ms")
+    __slots__ = ("data", "value", "sequences", "content_type", "correlation_id", "subject", "to", "reply_to", "reply_to_session_id", "application_properties", "content_encoding", "user_id", "priority", "annotations", "footer", "group_sequence", "creation_time_ms", "absolute_expiry_time_ms", "amqp_escapes")
     class ApplicationPropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +133,7 @@ class Message(_message.Message):
     GROUP_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CREATION_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     ABSOLUTE_EXPIRY_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    AMQP_ESCAPES_FIELD_NUMBER: _ClassVar[int]
     data: _containers.RepeatedScalarFieldContainer[bytes]
     value: Value
     sequences: _containers.RepeatedCompositeFieldContainer[ValueList]
@@ -149,7 +152,8 @@ class Message(_message.Message):
     group_sequence: int
     creation_time_ms: int
     absolute_expiry_time_ms: int
-    def __init__(self, data: _Optional[_Iterable[bytes]] = ..., value: _Optional[_Union[Value, _Mapping]] = ..., sequences: _Optional[_Iterable[_Union[ValueList, _Mapping]]] = ..., content_type: _Optional[str] = ..., correlation_id: _Optional[str] = ..., subject: _Optional[str] = ..., to: _Optional[str] = ..., reply_to: _Optional[str] = ..., reply_to_session_id: _Optional[str] = ..., application_properties: _Optional[_Mapping[str, Value]] = ..., content_encoding: _Optional[str] = ..., user_id: _Optional[bytes] = ..., priority: _Optional[int] = ..., annotations: _Optional[_Mapping[str, Value]] = ..., footer: _Optional[_Mapping[str, Value]] = ..., group_sequence: _Optional[int] = ..., creation_time_ms: _Optional[int] = ..., absolute_expiry_time_ms: _Optional[int] = ...) -> None: ...
+    amqp_escapes: bytes
+    def __init__(self, data: _Optional[_Iterable[bytes]] = ..., value: _Optional[_Union[Value, _Mapping]] = ..., sequences: _Optional[_Iterable[_Union[ValueList, _Mapping]]] = ..., content_type: _Optional[str] = ..., correlation_id: _Optional[str] = ..., subject: _Optional[str] = ..., to: _Optional[str] = ..., reply_to: _Optional[str] = ..., reply_to_session_id: _Optional[str] = ..., application_properties: _Optional[_Mapping[str, Value]] = ..., content_encoding: _Optional[str] = ..., user_id: _Optional[bytes] = ..., priority: _Optional[int] = ..., annotations: _Optional[_Mapping[str, Value]] = ..., footer: _Optional[_Mapping[str, Value]] = ..., group_sequence: _Optional[int] = ..., creation_time_ms: _Optional[int] = ..., absolute_expiry_time_ms: _Optional[int] = ..., amqp_escapes: _Optional[bytes] = ...) -> None: ...
 
 class MessageBatch(_message.Message):
     __slots__ = ("messages", "message_ids", "partition_keys", "session_ids", "session_present", "time_to_live_ms", "scheduled_enqueue_time_ms", "heads", "formats")

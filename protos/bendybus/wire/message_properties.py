@@ -268,6 +268,7 @@ _CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "uuid_value": lambda raw: UUID(bytes=raw) if len(raw) == 16 else raw,
     "list_value": lambda _: Composite(),
     "map_value": lambda _: Composite(),
+    "encoded_value": lambda _: Composite(),
 }
 _FIELDS: Final[Mapping[type, str]] = {
     bool: "bool_value",

@@ -8,6 +8,7 @@ half written or does not match is rejected: the last valid one stays in use.
 """
 
 import asyncio
+import contextlib
 import logging
 import ssl
 import threading
@@ -126,6 +127,22 @@ def _stamp(path: Path) -> _Stamp:
         except OSError:
             found.append((name, 0, 0, 0))
     return tuple(found)
+
+
+def server_context(directory: Directory) -> ssl.SSLContext:
+    """Return the context of a server that is not gRPC's; `renew` keeps it up to date."""
+    directory.material()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    renew(context, directory)
+    return context
+
+
+def renew(context: ssl.SSLContext, directory: Directory) -> None:
+    """Let a context use the files of a directory from the next handshake on."""
+    # Files that are being rotated right now keep the last ones in use; the next look takes them.
+    with contextlib.suppress(ssl.SSLError, OSError):
+        context.load_cert_chain(directory.path / CERTIFICATE, directory.path / KEY)
 
 
 def server_credentials(

@@ -32,4 +32,5 @@ _TEXTS: Final[dict[str, Callable[[Any], str]]] = {
     "timestamp_ms_value": _time,
     "uuid_value": lambda value: str(uuid.UUID(bytes=value)),
     "binary_value": lambda value: value.hex(),
+    "encoded_value": lambda value: value.hex(),
 }

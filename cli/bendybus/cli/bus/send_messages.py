@@ -91,7 +91,7 @@ def message_of(given: Outgoing) -> ServiceBusMessage:
         return made
     body: dict[str, Any] = {f"{given.kind}_body": given.body}
     raw = made.raw_amqp_message
-    return encode.as_message(
+    made = encode.as_message(
         AmqpAnnotatedMessage(
             header=raw.header,
             properties=raw.properties,
@@ -101,6 +101,9 @@ def message_of(given: Outgoing) -> ServiceBusMessage:
             **body,
         )
     )
+    if "amqp_escapes" in own:
+        raw_amqp_message.set_own_fields(made, {"amqp_escapes": own["amqp_escapes"]})
+    return made
 
 
 def read_progress(file: Path) -> Progress:

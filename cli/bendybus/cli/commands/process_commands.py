@@ -64,6 +64,13 @@ def up(
         ),
     ] = None,
     port: Annotated[int, typer.Option(help="Front-end port (0: any free port).")] = 7480,
+    amqp_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="AMQP port for official SDKs (0: any free port); default: 5672, or any if taken.",
+        ),
+    ] = None,
     processes: Annotated[
         int | None, typer.Option(help="Number of partition servers; default: one per core.")
     ] = None,
@@ -78,7 +85,15 @@ def up(
     if files and queue:
         raise UsageError("--queue: is for a bus without manifests; add a Queue to those instead.")
     sizes = Sizes(processes, front_ends)
-    run_up(*(files, choice), queues=queue, data=data, port=port, sizes=sizes, output=output)
+    run_up(
+        *(files, choice),
+        queues=queue,
+        data=data,
+        port=port,
+        amqp_port=amqp_port,
+        sizes=sizes,
+        output=output,
+    )
 
 
 def run_up(
@@ -88,6 +103,7 @@ def run_up(
     queues: Sequence[str] = (),
     data: Path | None = None,
     port: int = 7480,
+    amqp_port: int | None = None,
     sizes: Sizes | None = None,
     output: Output = Output.TABLE,
     programs: Programs | None = None,
@@ -107,12 +123,14 @@ def run_up(
     with data_directory.held(directory):
         # Behind the folder's lock: the bus that runs on it is a better reason than its port.
         supervisor.check_ports(port, sizes.front_ends)
+        supervisor.check_ports(amqp_port or 0, sizes.front_ends, option="--amqp-port")
         identity = data_directory.identify(directory, namespace)
         settings = supervisor.Settings(
             directory,
             count,
             port=port,
             front_ends=sizes.front_ends,
+            amqp_port=amqp_port,
             programs=programs or Programs(),
         )
         asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, output))
@@ -162,10 +180,14 @@ def _say_ready(
                 f"bendybus delete {kind} {' '.join(parts)}"
             )
     if output.structured:
-        keys = ("connection_string", "endpoint", "endpoints", "data", "processes", "metrics")
+        keys = (
+            "connection_string", "amqp_connection_string", "endpoint", "endpoints",
+            "amqp_endpoints", "data", "processes", "metrics",
+        )  # fmt: skip
         printing.structured({key: facts[key] for key in keys}, output)
         return
     printing.note(f"Connection string: {facts['connection_string']}")
+    printing.note(f"For official SDKs (AMQP): {facts['amqp_connection_string']}")
     for address in facts["endpoints"][1:]:
         printing.note(f"The same bus: {endpoint.local(address)}")
     printing.note(f"Metrics: {_metrics_told(facts['metrics'])}")

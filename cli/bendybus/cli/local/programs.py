@@ -71,12 +71,19 @@ class Programs:
         ]
 
     def frontend_command(
-        self, addresses: Mapping[int, str], *, listen: str, health_listen: str, metrics_port: int
+        self,
+        addresses: Mapping[int, str],
+        *,
+        listen: str,
+        amqp_listen: str,
+        health_listen: str,
+        metrics_port: int,
     ) -> list[str]:
         """Return the command of the front end before partitions at `addresses`."""
         command = [
             *self.frontend,
             *("--listen", listen),
+            *("--amqp-listen", amqp_listen),
             *("--health-listen", health_listen),
             *("--metrics-port", str(metrics_port)),
             "--exit-with-parent",

@@ -29,13 +29,15 @@ FRONT_ENDS_MAX: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `up` was asked for. `port` 0: any free one."""
+    """What `up` was asked for. A port 0: any free one."""
 
     data: Path
     process_count: int
     port: int = endpoint.PORT_DEFAULT
     # How many front ends, at `port` and the ports after it.
     front_ends: int = 1
+    # That of the first front end; None: the usual one where it is free.
+    amqp_port: int | None = None
     programs: Programs = field(default_factory=Programs)
 
 
@@ -50,6 +52,8 @@ class Supervisor:
         self._control = ""
         # The address of each partition, and whether they are chosen for good.
         self._peers: dict[int, str] = {}
+        # Where each front end speaks AMQP.
+        self._amqp: dict[int, str] = {}
         self._telling = False
         self._serving = False
         self._stop = asyncio.Event()
@@ -89,6 +93,9 @@ class Supervisor:
             "connection_string": endpoint.local(fronts[0]),
             "endpoint": fronts[0],
             "endpoints": fronts,
+            # The same bus for the official SDKs.
+            "amqp_connection_string": endpoint.local(self._amqp[0]),
+            "amqp_endpoints": [address for _, address in sorted(self._amqp.items())],
             "data": str(self._settings.data),
             "namespace": self._identity.namespace.name,
             "control": self._control,
@@ -226,10 +233,22 @@ class Supervisor:
         command = self._settings.programs.frontend_command(
             addresses,
             listen=listen,
+            amqp_listen=self._amqp_address(number),
             health_listen=f"{programs.HOST}:{programs.port_near(first, count + 2 * number)}",
             metrics_port=metrics_port,
         )
         return Start(listen, command, _metrics_url(metrics_port))
+
+    def _amqp_address(self, number: int) -> str:
+        """Return where a front end speaks AMQP; the same each time that it starts."""
+        if number not in self._amqp:
+            wanted = self._settings.amqp_port
+            if wanted is None:
+                port = programs.port_near(endpoint.AMQP_PORT, number)
+            else:
+                port = wanted + number if wanted else programs.free_port()
+            self._amqp[number] = f"{programs.HOST}:{port}"
+        return self._amqp[number]
 
     def _add(self, child: Child) -> None:
         assert self._tasks is not None
@@ -307,17 +326,17 @@ def _metrics_url(port: int) -> str:
     return f"http://{programs.HOST}:{port}/metrics"
 
 
-def check_ports(port: int, front_ends: int = 1) -> None:
+def check_ports(port: int, front_ends: int = 1, *, option: str = "--port") -> None:
     """Raise UsageError or CliError unless the front ends can listen there."""
     if not 1 <= front_ends <= FRONT_ENDS_MAX:
         raise UsageError(f"--front-ends: {front_ends} is outside 1 to {FRONT_ENDS_MAX}.")
     if not 0 <= port <= programs.PORT_MAX:
-        raise UsageError(f"--port: {port} is outside 0 to {programs.PORT_MAX}.")
+        raise UsageError(f"{option}: {port} is outside 0 to {programs.PORT_MAX}.")
     if port and port + front_ends - 1 > programs.PORT_MAX:
         raise UsageError(
-            f"--port: {front_ends} front ends need ports {port} to {port + front_ends - 1}, and "
+            f"{option}: {front_ends} front ends need ports {port} to {port + front_ends - 1}, and "
             f"{programs.PORT_MAX} is the last. Choose a lower one."
         )
     for each in range(port, port + front_ends) if port else ():
         if not programs.is_free_port(each):
-            raise CliError(f"Port {each} is taken. Choose another with --port (0: any free one).")
+            raise CliError(f"Port {each} is taken. Choose another with {option} (0: any free one).")

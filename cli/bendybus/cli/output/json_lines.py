@@ -32,7 +32,8 @@ TEXTS: Final = (
 # What only AMQP's sections have: set through `raw_amqp_message`.
 AMQP_NUMBERS: Final = ("priority", "group_sequence", "creation_time", "absolute_expiry_time")
 AMQP_MAPS: Final = ("annotations", "footer")
-AMQP: Final = ("content_encoding", "user_id", *AMQP_NUMBERS, *AMQP_MAPS)
+AMQP_BINARIES: Final = ("user_id", "amqp_escapes")
+AMQP: Final = ("content_encoding", *AMQP_BINARIES, *AMQP_NUMBERS, *AMQP_MAPS)
 TIMES: Final = ("time_to_live", "scheduled_enqueue_time_utc")
 # Printed by `receive --json` and `peek --json`; the bus gives a message its own.
 DECIDED_BY_THE_BUS: Final = (
@@ -189,13 +190,15 @@ def _amqp_fields(value: Mapping[str, Any], number: int) -> dict[str, Any]:
     for name in AMQP_MAPS:
         if value.get(name) is not None:
             found[name] = _map(name, value[name], number)
-    if value.get("user_id") is not None:
+    for name in AMQP_BINARIES:
+        if value.get(name) is None:
+            continue
         try:
-            found["user_id"] = json_values.from_json(value["user_id"])
+            found[name] = json_values.from_json(value[name])
         except ValueError as error:
-            raise UsageError(f"Line {number}: user_id: {error}.") from None
-        if not isinstance(found["user_id"], str | bytes):
-            raise UsageError(f"Line {number}: user_id must be text or BINARY.")
+            raise UsageError(f"Line {number}: {name}: {error}.") from None
+        if not isinstance(found[name], str | bytes):
+            raise UsageError(f"Line {number}: {name} must be text or BINARY.")
     return found
 
 

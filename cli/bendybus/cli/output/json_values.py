@@ -9,6 +9,7 @@ an object of two keys, `{"TYPE": "UUID", "VALUE": "…"}`, as the client takes i
     UBYTE … INT        a whole number; ULONG too
     FLOAT              a number (32 bits)
     CHAR, SYMBOL       text
+    ENCODED            base64: the AMQP encoding of what only AMQP has, such as an array
 """
 
 import base64
@@ -65,11 +66,17 @@ def _typed(name: str, value: Any) -> Any:
     try:
         if name == "BINARY":
             return base64.b64decode(value, validate=True)
+        if name == "ENCODED":
+            return values.Encoded(base64.b64decode(value, validate=True))
         if name == "UUID":
             return uuid.UUID(value)
     except (ValueError, TypeError, AttributeError, binascii.Error):
         raise ValueError(f"invalid {name}: {value!r}") from None
     return (name, value)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
 
 
 # The order matters: subclasses of int, str and bytes before what they are.
@@ -81,5 +88,6 @@ _TYPES: Final[tuple[tuple[type, str, Callable[[Any], Any]], ...]] = (
     (values.Symbol, "SYMBOL", key_text),
     (uuid.UUID, "UUID", str),
     (datetime, "TIMESTAMP", values.to_milliseconds),
-    (bytes, "BINARY", lambda value: base64.b64encode(value).decode("ascii")),
+    (values.Encoded, "ENCODED", _base64),
+    (bytes, "BINARY", _base64),
 )

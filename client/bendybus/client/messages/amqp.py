@@ -24,6 +24,7 @@ TRANSMITTED: Final = (
     "absolute_expiry_time",
     "annotations",
     "footer",
+    "amqp_escapes",
 )
 
 
@@ -43,6 +44,8 @@ class AmqpFields:
     absolute_expiry_time: int | None = None
     annotations: ApplicationProperties | None = None
     footer: dict[Any, Any] | None = None
+    # What a sender of AMQP wrote that no other field can hold; see the contract.
+    amqp_escapes: bytes | None = None
     delivery_annotations: dict[Any, Any] | None = None
     durable: bool | None = None
     first_acquirer: bool | None = None
@@ -75,6 +78,7 @@ def read(proto: message_pb2.Message) -> AmqpFields | None:
         ),
         annotations=values.from_map(proto.annotations) if proto.annotations else None,
         footer=values.from_map(proto.footer) if proto.footer else None,
+        amqp_escapes=proto.amqp_escapes or None,
     )
     return None if found == _NONE else found
 

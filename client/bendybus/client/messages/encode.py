@@ -317,6 +317,8 @@ def _add_amqp_fields(head: message_pb2.Message, given: AmqpFields) -> None:
         head.creation_time_ms = given.creation_time
     if given.absolute_expiry_time is not None:
         head.absolute_expiry_time_ms = given.absolute_expiry_time
+    if given.amqp_escapes is not None:
+        head.amqp_escapes = given.amqp_escapes
     if given.annotations:
         _fill_section(head.annotations, given.annotations, "annotations")
         _check_sizes("annotations", head.annotations)

@@ -326,4 +326,8 @@ def from_amqp(raw: AmqpAnnotatedMessage) -> ServiceBusMessage:
     view.properties, view.header = raw.properties, raw.header
     view.annotations = raw.annotations
     view.footer = raw.footer
+    if isinstance(raw, LiveMessage):
+        # With what the view does not show, or not as it was received.
+        own = raw._message._amqp
+        message._amqp = None if own is None else own.copy()
     return message

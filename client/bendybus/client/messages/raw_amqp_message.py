@@ -382,6 +382,18 @@ class LiveMessage(AmqpAnnotatedMessage):
         _of_fields("footer").write(self._message, value)
 
     @property
+    def amqp_escapes(self) -> bytes | None:
+        """What a sender of AMQP wrote that nothing else here shows, encoded; sent again as it is.
+
+        An extra of Bendybus.
+        """
+        return getattr(self._message._amqp, "amqp_escapes", None)
+
+    @amqp_escapes.setter
+    def amqp_escapes(self, value: bytes | None) -> None:
+        _of_fields("amqp_escapes", _binary).write(self._message, value)
+
+    @property
     def delivery_annotations(self) -> dict[str | bytes, Any] | None:
         """The annotations of this hop: they are not transmitted."""
         found: dict[str | bytes, Any] | None

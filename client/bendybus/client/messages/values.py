@@ -41,6 +41,12 @@ class Char(str):
     __slots__ = ()
 
 
+class Encoded(bytes):
+    """A value that only AMQP has, such as an array or a decimal: its AMQP encoding."""
+
+    __slots__ = ()
+
+
 class Float32(float):
     """A float of 32 bits."""
 
@@ -359,6 +365,7 @@ _ENCODERS: Final[dict[type, tuple[str, Callable[[Any], Any] | None]]] = {
     float: ("double_value", None),
     Text: ("string_value", bytes.decode),
     Symbol: ("symbol_value", bytes.decode),
+    Encoded: ("encoded_value", None),
     Char: ("char_value", ord),
     bytes: ("binary_value", None),
     bytearray: ("binary_value", bytes),
@@ -388,6 +395,7 @@ _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
     "symbol_value": lambda value: Symbol(value.encode()),
     "list_value": lambda value: [from_value(entry) for entry in value.values],
     "map_value": lambda value: from_map(value.entries),
+    "encoded_value": Encoded,
 }
 
 

@@ -37,6 +37,7 @@ class Operation(StrEnum):
     LIST_SESSIONS = "list-sessions"
     PEEK = "peek"
     DELETE_MESSAGES = "delete-messages"
+    CHANGE_RULES = "change-rules"
     DESCRIBE_PARTITIONS = "describe-partitions"
     DRAIN = "drain"
     GET_NAMESPACE = "get-namespace"
@@ -71,6 +72,8 @@ RULES: Final[dict[Operation, Rule]] = {
     Operation.LIST_SESSIONS: Rule(Right.LISTEN),
     Operation.PEEK: Rule(Right.LISTEN),
     Operation.DELETE_MESSAGES: Rule(Right.LISTEN),
+    # Over AMQP, as a rule manager of the SDKs does.
+    Operation.CHANGE_RULES: Rule(Right.LISTEN),
     # Of those who read, and of those who send.
     Operation.DESCRIBE_PARTITIONS: Rule(Right.LISTEN, other=Right.SEND),
     # As deleting messages.
@@ -199,13 +202,14 @@ class Authenticator:
         cause = error.metadata.get("cause", error.reason)
         self.refusals.note(cause, error.metadata.get("policy", _UNKNOWN_POLICY))
 
-    async def run(self, changed: Callable[[], None]) -> None:
-        """Reload the file until cancelled; `changed` is called after it changed."""
+    async def run(self, *changed: Callable[[], None]) -> None:
+        """Reload the file until cancelled; each of `changed` is called after it changed."""
         while True:
             await asyncio.sleep(LOOK_S)
             if self._file is not None and self._file.changed():
                 self._verified.clear()
-                changed()
+                for tell in changed:
+                    tell()
 
 
 _ANYONE: Final = _Anyone()

@@ -53,7 +53,14 @@ def partition_policy(context: Context) -> Manifest:
 def frontend_policy(context: Context) -> Manifest:
     """Return the policy of front ends: everyone; who may do what is said by shared access keys."""
     rules = [
-        {"ports": _ports(names.FRONTEND_PORT, names.FRONTEND_HEALTH_PORT)},
+        {
+            "ports": _ports(
+                names.FRONTEND_PORT,
+                names.AMQPS_PORT,
+                names.FRONTEND_HTTPS_PORT,
+                names.FRONTEND_HEALTH_PORT,
+            )
+        },
         {"from": _readers(context), "ports": _ports(names.FRONTEND_METRICS_PORT)},
     ]
     return _policy(context, names.frontend(context.bus), frontend.ROLE, rules)

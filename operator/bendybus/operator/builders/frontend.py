@@ -27,7 +27,9 @@ def service(context: Context) -> Manifest:
                     "port": names.FRONTEND_PORT,
                     "targetPort": "grpc",
                     "appProtocol": "grpc",
-                }
+                },
+                {"name": "amqps", "port": names.AMQPS_PORT, "targetPort": "amqps"},
+                {"name": "https", "port": names.HTTPS_PORT, "targetPort": "https"},
             ],
         },
     }
@@ -78,6 +80,8 @@ def _pod(context: Context) -> Manifest:
     container |= {
         "ports": pod.ports(
             grpc=names.FRONTEND_PORT,
+            amqps=names.AMQPS_PORT,
+            https=names.FRONTEND_HTTPS_PORT,
             health=names.FRONTEND_HEALTH_PORT,
             metrics=names.FRONTEND_METRICS_PORT,
         ),
@@ -101,6 +105,8 @@ def _pod(context: Context) -> Manifest:
 def _arguments(context: Context) -> list[str]:
     values: dict[str, Any] = {
         "listen": f"0.0.0.0:{names.FRONTEND_PORT}",
+        "amqps-listen": f"0.0.0.0:{names.AMQPS_PORT}",
+        "http-listen": f"0.0.0.0:{names.FRONTEND_HTTPS_PORT}",
         "health-listen": f"0.0.0.0:{names.FRONTEND_HEALTH_PORT}",
         "metrics-port": names.FRONTEND_METRICS_PORT,
         "tls-directory": pod.TLS_DIRECTORY,

@@ -91,13 +91,17 @@ def access(context: Context, policy: Policy, trust: str) -> Manifest:
 
     It outlives the BusNamespace where the data does: applications keep their connection strings.
     """
-    host = f"{names.frontend_host(context.bus)}:{names.FRONTEND_PORT}"
+    sdk_host = names.frontend_host(context.bus)
+    host = f"{sdk_host}:{names.FRONTEND_PORT}"
     name = names.access_secret(context.bus, policy.name)
     values = {
         "primaryKey": policy.primary_key,
         "secondaryKey": policy.secondary_key,
         "primaryConnectionString": connection_string(host, policy, policy.primary_key),
         "secondaryConnectionString": connection_string(host, policy, policy.secondary_key),
+        # Without a port: official SDKs have their own, those of AMQP.
+        "amqpPrimaryConnectionString": connection_string(sdk_host, policy, policy.primary_key),
+        "amqpSecondaryConnectionString": connection_string(sdk_host, policy, policy.secondary_key),
         "endpoint": f"sb://{host}",
         "ca.crt": trust,
     }

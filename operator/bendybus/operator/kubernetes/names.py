@@ -28,6 +28,11 @@ PAUSE_ANNOTATION: Final = f"{GROUP}/paused"
 FRONTEND_PORT: Final = 7480
 FRONTEND_HEALTH_PORT: Final = 7481
 FRONTEND_METRICS_PORT: Final = 7482
+# Official SDKs reach AMQP over TLS, and over WebSockets, under these ports and no others; a pod
+# that is not root's cannot listen at the second one itself.
+AMQPS_PORT: Final = 5671
+HTTPS_PORT: Final = 443
+FRONTEND_HTTPS_PORT: Final = 8443
 PARTITION_PORT: Final = 7490
 PARTITION_HEALTH_PORT: Final = 7491
 PARTITION_METRICS_PORT: Final = 7492

@@ -2,8 +2,8 @@
 
 Times are ISO-8601 in UTC. A body is text where it is UTF-8 (`body`), else `body_base64`; one of an
 AMQP value or sequence is `body_value` or `body_sequence`. A user id is text where it is UTF-8, else
-base64. What cannot be decoded is exported as it is stored (`payload_base64`, with the head before
-it), never left out.
+base64; values that only AMQP has are base64 of their AMQP encoding. What cannot be decoded is
+exported as it is stored (`payload_base64`, with the head before it), never left out.
 """
 
 import base64
@@ -113,6 +113,7 @@ def _content(row: Row) -> Record:
             if message.HasField(f"{name}_ms")
         },
         "user_id": _text(message.user_id),
+        "amqp_escapes": _base64(message.amqp_escapes),
         "application_properties": _plain_map(properties),
         "annotations": _plain_map(message.annotations),
         "footer": _plain_map(message.footer),
@@ -141,7 +142,7 @@ def _plain(value: message_pb2.Value) -> Any:
         return _plain_list(inner)
     if kind == "map_value":
         return _plain_map(inner.entries)
-    if kind == "binary_value":
+    if kind in ("binary_value", "encoded_value"):
         return _base64(inner)
     if kind == "uuid_value":
         return str(uuid.UUID(bytes=inner)) if len(inner) == 16 else _base64(inner)

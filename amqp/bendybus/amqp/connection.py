@@ -1,0 +1,376 @@
+"""A connection, on the side that accepts it: bytes in, events out; commands in, bytes out.
+
+    connection = Connection(ConnectionSettings(container_id="…", mechanisms=("ANONYMOUS",)))
+    for event in connection.receive(data):
+        …                                   # commands on the connection, sessions and links
+    transport.write(connection.output())
+
+    header ──► SASL ──► header ──► open ──► … ──► closed
+
+What the peer may not do closes the connection, with the error that says so; nothing that it sends
+raises an exception. The engine answers by itself what has one answer: headers, open, begin, end,
+detach, close, echoes of flow. The links that the peer attaches are for who drives it to decide.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from bendybus.amqp import events, frames
+from bendybus.amqp.errors import ProtocolError
+from bendybus.amqp.frames import Frame, FrameReader
+from bendybus.amqp.links import Link
+from bendybus.amqp.performatives import (
+    Begin,
+    Close,
+    End,
+    Error,
+    Open,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+)
+from bendybus.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session, error_of
+
+# Bytes of a frame before the connection is open. The specification has 512; peers say more of
+# themselves as they open it.
+OPENING_FRAME_SIZE: Final = 4 * 1024
+SASL_OK: Final = 0
+SASL_AUTH: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """What a connection offers, and its bounds."""
+
+    container_id: str
+    # SASL mechanisms that are offered, in this order.
+    mechanisms: tuple[str, ...] = ("ANONYMOUS",)
+    # Bytes of a frame of the peer.
+    max_frame_size: int = 64 * 1024
+    # Sessions at a time, and links of all of them.
+    sessions_max: int = 255
+    links_max: int = 1_024
+    # The peer is to send something at least twice in this time; None: it need not.
+    idle_time_out_ms: int | None = None
+    # Said to the peer as it opens the connection.
+    properties: tuple[tuple[str, Any], ...] = ()
+
+
+class _State(Enum):
+    HEADER = "a protocol header is expected"
+    SASL = "a SASL frame is expected"
+    OPENING = "an open is expected"
+    OPEN = "open"
+    # Closed from here; the peer has not answered.
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+def _always(size_bytes: int) -> bool:
+    return True
+
+
+def _ignored(size_bytes: int) -> None:
+    pass
+
+
+class Connection:
+    """See the module. `context` is for who drives the engine.
+
+    `reserve` is asked for room for the parts of deliveries that are not complete, in bytes, and
+    `release` told what became free.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        *,
+        reserve: Callable[[int], bool] = _always,
+        release: Callable[[int], None] = _ignored,
+    ) -> None:
+        self.settings = settings
+        self.reserve = reserve
+        self.release = release
+        self.context: Any = None
+        # What the peer said as it opened the connection.
+        self.peer: Open | None = None
+        # Attached links of all sessions.
+        self.links = 0
+        # Bytes of a frame that the peer takes.
+        self.frame_bytes_max = frames.MAX_FRAME_SIZE_MIN
+        self._state = _State.HEADER
+        # A mechanism was chosen; the choice was accepted.
+        self._asked = self._authenticated = False
+        self._reader = FrameReader(min(OPENING_FRAME_SIZE, settings.max_frame_size))
+        self._out = bytearray()
+        self._events: list[events.Event] = []
+        # By the peer's channel.
+        self._sessions: dict[int, Session] = {}
+        self._to_flush: dict[Session, None] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether sessions may begin, and links be attached."""
+        return self._state is _State.OPEN
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is read: what is in `output` is the rest."""
+        return self._state is _State.CLOSED
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """The sessions that are not ended."""
+        return tuple(self._sessions.values())
+
+    def waiting_bytes(self) -> int:
+        """Return how many bytes of transfers wait for the peer's windows."""
+        return sum(session.waiting_bytes for session in self._sessions.values())
+
+    # In and out
+
+    def receive(self, data: bytes) -> list[events.Event]:
+        """Take bytes of the peer; return what they say."""
+        if self._state is _State.CLOSED:
+            return []
+        self._reader.feed(data)
+        try:
+            while self._step():
+                pass
+        except ProtocolError as error:
+            self._fail(error)
+        found, self._events = self._events, []
+        return found
+
+    def output(self) -> bytes:
+        """Return, once, what is to be written to the peer."""
+        for session in self._to_flush:
+            session.flush()
+        self._to_flush.clear()
+        found = bytes(self._out)
+        self._out.clear()
+        return found
+
+    # Commands
+
+    def authenticate(self, accepted: bool) -> None:
+        """Answer `Authenticating`. What the peer sent meanwhile is read by `receive(b"")`."""
+        outcome = SaslOutcome(code=SASL_OK if accepted else SASL_AUTH)
+        frames.write(frames.SASL, 0, outcome.encoded(), self._out)
+        if accepted:
+            self._authenticated = True
+            self._state = _State.HEADER
+        else:
+            self._over()
+
+    def close(self, error: Error | None = None) -> None:
+        """Close it from here, and all sessions and links with it."""
+        if self._state in (_State.CLOSED, _State.CLOSING):
+            return
+        if self._state is _State.OPEN:
+            for session in self._sessions.values():
+                session.flush()
+            self.write_body(0, Close(error).encoded())
+            self._state = _State.CLOSING
+            self._let_go()
+        else:
+            self._over()
+
+    def heartbeat(self) -> None:
+        """Write a frame that only says that this side is alive."""
+        if self._state in (_State.OPEN, _State.CLOSING):
+            self._out += frames.EMPTY
+
+    # For sessions
+
+    def write_body(self, channel: int, body: bytes, payload: bytes = b"") -> None:
+        """Write a frame."""
+        if self._state is _State.OPEN:
+            frames.write(frames.AMQP, channel, body, self._out, payload)
+
+    def flush_later(self, session: Session) -> None:
+        """Let a session write what it holds back, before the next output."""
+        self._to_flush[session] = None
+
+    def emit(self, event: events.Event) -> None:
+        """Report something."""
+        self._events.append(event)
+
+    # Inside
+
+    def _step(self) -> bool:
+        """Take the next header or frame; False: it is not complete, or waits for an answer."""
+        if self._state is _State.HEADER:
+            header = self._reader.header()
+            if header is None:
+                return False
+            self._take_header(header)
+            return True
+        if self._state is _State.CLOSED:
+            return False
+        if self._state is _State.SASL and self._asked:
+            return False
+        frame = self._reader.frame()
+        if frame is None:
+            return False
+        if self._state is _State.SASL:
+            self._take_sasl(frame)
+        else:
+            self._take_frame(frame)
+        return True
+
+    def _take_header(self, header: bytes) -> None:
+        if header == frames.SASL_HEADER and not self._authenticated and not self._asked:
+            self._out += frames.SASL_HEADER
+            offered = SaslMechanisms(self.settings.mechanisms)
+            frames.write(frames.SASL, 0, offered.encoded(), self._out)
+            self._state = _State.SASL
+        elif header == frames.AMQP_HEADER and self._authenticated:
+            self._out += frames.AMQP_HEADER
+            self._state = _State.OPENING
+        else:
+            # What is expected is answered, and the connection closed: part 2.2.
+            wanted = frames.AMQP_HEADER if self._authenticated else frames.SASL_HEADER
+            self._out += wanted
+            self._over()
+            self.emit(
+                events.Closed(Error(frames.FRAMING_ERROR, f"{header!r} is not {wanted!r}"), False)
+            )
+
+    def _take_sasl(self, frame: Frame) -> None:
+        if frame.kind != frames.SASL:
+            raise ProtocolError(frames.FRAMING_ERROR, "a SASL frame is expected")
+        init, _ = frames.performative(frame.body)
+        if not isinstance(init, SaslInit):
+            raise ProtocolError("amqp:not-allowed", "sasl-init is expected")
+        if init.mechanism not in self.settings.mechanisms:
+            self.authenticate(False)
+            self.emit(
+                events.Closed(
+                    Error("amqp:unauthorized-access", f"{init.mechanism!r:.40} is not offered"),
+                    False,
+                )
+            )
+            return
+        self._asked = True
+        self.emit(events.Authenticating(init.mechanism, init.initial_response or b""))
+
+    def _take_frame(self, frame: Frame) -> None:
+        if frame.kind != frames.AMQP:
+            raise ProtocolError(frames.FRAMING_ERROR, "an AMQP frame is expected")
+        if not frame.body:
+            return
+        performative, payload = frames.performative(frame.body)
+        if self._state is _State.CLOSING:
+            if isinstance(performative, Close):
+                self._over()
+            return
+        if isinstance(performative, Open):
+            self._take_open(performative)
+        elif self._state is not _State.OPEN:
+            raise ProtocolError("amqp:not-allowed", "the first frame must be open")
+        elif isinstance(performative, Begin):
+            self._take_begin(frame.channel, performative)
+        elif isinstance(performative, End):
+            self._take_end(frame.channel, performative)
+        elif isinstance(performative, Close):
+            self._take_close(performative)
+        else:
+            session = self._sessions.get(frame.channel)
+            if session is None:
+                raise ProtocolError(
+                    "amqp:not-found", f"no session has begun on channel {frame.channel}"
+                )
+            if not session.ending:
+                session.take(performative, payload)
+
+    def _take_open(self, asked: Open) -> None:
+        if self._state is not _State.OPENING:
+            raise ProtocolError("amqp:not-allowed", "the connection is open already")
+        if asked.max_frame_size < frames.MAX_FRAME_SIZE_MIN:
+            raise ProtocolError(
+                "amqp:invalid-field",
+                f"max-frame-size must be at least {frames.MAX_FRAME_SIZE_MIN}",
+            )
+        self.peer = asked
+        self.frame_bytes_max = min(asked.max_frame_size, self.settings.max_frame_size)
+        self._reader.size_max = self.settings.max_frame_size
+        self._state = _State.OPEN
+        answer = Open(
+            container_id=self.settings.container_id,
+            max_frame_size=self.settings.max_frame_size,
+            channel_max=self.settings.sessions_max - 1,
+            idle_time_out=self.settings.idle_time_out_ms,
+            properties=dict(self.settings.properties) or None,
+        )
+        self.write_body(0, answer.encoded())
+        self.emit(events.Opened(asked))
+
+    def _take_begin(self, channel: int, asked: Begin) -> None:
+        if channel in self._sessions:
+            raise ProtocolError("amqp:not-allowed", f"channel {channel} has a session already")
+        if len(self._sessions) >= self.settings.sessions_max:
+            raise ProtocolError(
+                "amqp:resource-limit-exceeded",
+                f"a connection has at most {self.settings.sessions_max} sessions",
+            )
+        used = {session.channel for session in self._sessions.values()}
+        ours = next(each for each in range(self.settings.sessions_max) if each not in used)
+        session = Session(self, ours, asked)
+        self._sessions[channel] = session
+        answer = Begin(
+            remote_channel=channel,
+            next_outgoing_id=0,
+            incoming_window=INCOMING_WINDOW,
+            outgoing_window=OUTGOING_WINDOW,
+            handle_max=self.settings.links_max - 1,
+        )
+        self.write_body(ours, answer.encoded())
+        self.emit(events.Begun(session))
+
+    def _take_end(self, channel: int, asked: End) -> None:
+        session = self._sessions.pop(channel, None)
+        if session is None:
+            # Of a session that both sides ended at the same time.
+            return
+        self._to_flush.pop(session, None)
+        if session.ending:
+            return
+        session.flush()
+        links = session.links
+        session.ended()
+        self.write_body(session.channel, End().encoded())
+        session.ending = True
+        self.emit(events.Ended(session, error_of(asked.error), links))
+
+    def _take_close(self, asked: Close) -> None:
+        for session in self._sessions.values():
+            session.flush()
+        self.write_body(0, Close().encoded())
+        links = self._links()
+        self._over()
+        self.emit(events.Closed(error_of(asked.error), True, links))
+
+    def _fail(self, error: ProtocolError) -> None:
+        """Close the connection for what the peer may not do."""
+        told = Error(error.condition, error.description)
+        links = self._links()
+        if self._state is _State.OPEN:
+            self.close(told)
+        self._over()
+        self.emit(events.Closed(told, False, links))
+
+    def _links(self) -> list[Link]:
+        return [link for session in self._sessions.values() for link in session.links]
+
+    def _over(self) -> None:
+        self._state = _State.CLOSED
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._to_flush.clear()
+        for session in self._sessions.values():
+            session.ended()
+        self._sessions.clear()

@@ -1,0 +1,291 @@
+"""Links: the credit of one direction, its deliveries, and how it is attached and detached.
+
+    Attached event ──► accept ──► open ──► detach (ours, or the peer's)
+                 └───► refuse
+
+An incoming link carries messages from the peer, an outgoing one to it. Frames that the peer sent
+before it learned of a detach are dropped.
+"""
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from bendybus.amqp import events, serial
+from bendybus.amqp.errors import ProtocolError
+from bendybus.amqp.performatives import Attach, Detach, Error, Flow, Transfer
+
+if TYPE_CHECKING:
+    from bendybus.amqp.session import Session
+
+SENDER: Final = False
+RECEIVER: Final = True
+# Settle modes.
+SND_UNSETTLED: Final = 0
+SND_SETTLED: Final = 1
+SND_MIXED: Final = 2
+RCV_FIRST: Final = 0
+RCV_SECOND: Final = 1
+_KEEP: Final = object()
+
+
+class LinkState(Enum):
+    """Where a link is in its life."""
+
+    # The peer attached it; it is neither accepted nor refused.
+    ATTACHING = "attaching"
+    OPEN = "open"
+    # Detached from here; the peer has not answered.
+    DETACHING = "detaching"
+    DETACHED = "detached"
+
+
+class Link:
+    """What links of both directions have. `context` is for who drives the engine."""
+
+    def __init__(self, session: "Session", attach: Attach, handle: int) -> None:
+        self.session = session
+        self.attach = attach
+        self.name = attach.name
+        self.handle = handle
+        self.state = LinkState.ATTACHING
+        self.context: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is attached on both sides."""
+        return self.state is LinkState.OPEN
+
+    def accept(
+        self,
+        *,
+        max_message_size: int | None = None,
+        source: Any = _KEEP,
+        target: Any = _KEEP,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        """Attach it from here: source, target and settle modes are the peer's, unless given."""
+        asked = self.attach
+        self._answer(
+            asked.source if source is _KEEP else source,
+            asked.target if target is _KEEP else target,
+            max_message_size,
+            properties,
+        )
+        self.state = LinkState.OPEN
+
+    def refuse(self, error: Error) -> None:
+        """Refuse it: the peer learns why from a detach that follows an attach without ends."""
+        self._answer(None, None, None, None)
+        self.state = LinkState.OPEN
+        self.detach(error)
+
+    def detach(self, error: Error | None = None, *, closed: bool = True) -> None:
+        """Detach it from here."""
+        if self.state is not LinkState.OPEN:
+            return
+        self.state = LinkState.DETACHING
+        self._let_go()
+        self.session.write(Detach(self.handle, closed, error))
+
+    def ended(self) -> None:
+        """Take note that the peer, its session or its connection ended it."""
+        self.state = LinkState.DETACHED
+        self._let_go()
+
+    def _answer(
+        self,
+        source: Any,
+        target: Any,
+        max_message_size: int | None,
+        properties: dict[Any, Any] | None,
+    ) -> None:
+        asked = self.attach
+        self.session.write(
+            Attach(
+                name=asked.name,
+                handle=self.handle,
+                role=not asked.role,
+                snd_settle_mode=asked.snd_settle_mode,
+                rcv_settle_mode=asked.rcv_settle_mode,
+                source=source,
+                target=target,
+                initial_delivery_count=0 if asked.role is RECEIVER else None,
+                max_message_size=max_message_size,
+                properties=properties,
+            )
+        )
+
+    def _let_go(self) -> None:
+        """Forget what only an open link has."""
+
+
+class IncomingLink(Link):
+    """A link on which the peer sends."""
+
+    def __init__(self, session: "Session", attach: Attach, handle: int) -> None:
+        super().__init__(session, attach, handle)
+        self.delivery_count = attach.initial_delivery_count or 0
+        self.credit = 0
+        self.max_message_size = 0
+        # Of a delivery whose transfers are not all here: the first one, its bytes, its fate.
+        self._first: Transfer | None = None
+        self._parts = bytearray()
+        self._dropped = self._no_room = False
+
+    def accept(self, **given: Any) -> None:
+        """Attach it; see `Link.accept`. max_message_size 0 or None: without a limit."""
+        self.max_message_size = given.get("max_message_size") or 0
+        super().accept(**given)
+
+    def grant(self, credit: int) -> None:
+        """Set how many deliveries may come from now on."""
+        self.credit = credit
+        if self.is_open:
+            self.session.write_flow(self)
+
+    def flow_fields(self, flow: Flow) -> None:
+        """Put the state of the link into a flow."""
+        flow.handle = self.handle
+        flow.delivery_count = self.delivery_count
+        flow.link_credit = max(0, self.credit)
+
+    def transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """Take a transfer of the peer. Raises ProtocolError."""
+        if self.state is not LinkState.OPEN:
+            return
+        if self._first is None:
+            if not transfer.more and not transfer.aborted:
+                # By far the most frequent: whole in one frame.
+                too_large = bool(self.max_message_size) and len(payload) > self.max_message_size
+                self._arrived(transfer, b"" if too_large else payload, too_large, False)
+                return
+            self._first = transfer
+        self._add(payload)
+        if transfer.aborted:
+            self._let_go()
+            self._count()
+        elif not transfer.more:
+            first, parts = self._first, bytes(self._parts)
+            dropped, no_room = self._dropped, self._no_room
+            first.state = first.state if transfer.state is None else transfer.state
+            first.settled = first.settled or transfer.settled
+            self._let_go()
+            self._arrived(first, parts, dropped, no_room)
+
+    def _add(self, payload: bytes) -> None:
+        if self._dropped or self._no_room:
+            return
+        size = len(self._parts) + len(payload)
+        if self.max_message_size and size > self.max_message_size:
+            self._give_back()
+            self._dropped = True
+        elif not self.session.connection.reserve(len(payload)):
+            self._give_back()
+            self._no_room = True
+        else:
+            self._parts += payload
+
+    def _give_back(self) -> None:
+        if self._parts:
+            self.session.connection.release(len(self._parts))
+            self._parts = bytearray()
+
+    def _let_go(self) -> None:
+        self._give_back()
+        self._first = None
+        self._dropped = self._no_room = False
+
+    def _count(self) -> None:
+        self.delivery_count = serial.after(self.delivery_count)
+        self.credit -= 1
+
+    def _arrived(self, first: Transfer, payload: bytes, too_large: bool, no_room: bool) -> None:
+        if first.delivery_id is None or first.delivery_tag is None:
+            raise ProtocolError(
+                "amqp:invalid-field", "the first transfer of a delivery has an id and a tag"
+            )
+        self._count()
+        settled = first.settled is True or self.attach.snd_settle_mode == SND_SETTLED
+        self.session.emit(
+            events.Delivered(
+                self,
+                first.delivery_id,
+                first.delivery_tag,
+                first.message_format or 0,
+                payload,
+                settled,
+                first.state,
+                too_large,
+                no_room,
+            )
+        )
+
+
+class OutgoingDelivery:
+    """A delivery to the peer. `context` is for who drives the engine."""
+
+    __slots__ = ("context", "delivery_id", "link", "settled", "tag")
+
+    def __init__(self, link: "OutgoingLink", delivery_id: int, tag: bytes, context: Any) -> None:
+        self.link = link
+        self.delivery_id = delivery_id
+        self.tag = tag
+        self.settled = False
+        self.context = context
+
+
+class OutgoingLink(Link):
+    """A link on which messages go to the peer."""
+
+    def __init__(self, session: "Session", attach: Attach, handle: int) -> None:
+        super().__init__(session, attach, handle)
+        self.delivery_count = 0
+        self.credit = 0
+        self.drain = False
+
+    def flow(self, flow: Flow) -> None:
+        """Take what the peer says of its credit."""
+        if self.state is not LinkState.OPEN:
+            return
+        if flow.link_credit is not None:
+            # A peer that has not seen our attach counts from our initial count, 0.
+            seen = flow.delivery_count or 0
+            in_flight = max(0, serial.distance(seen, self.delivery_count))
+            self.credit = max(0, flow.link_credit - in_flight)
+        self.drain = flow.drain
+        self.session.emit(events.CreditChanged(self))
+
+    def send(
+        self,
+        tag: bytes,
+        payload: bytes,
+        *,
+        settled: bool,
+        message_format: int = 0,
+        context: Any = None,
+    ) -> OutgoingDelivery:
+        """Send a message, which takes one of the credit; who sends without any breaks the rules.
+
+        That is for messages that cannot be given back, of which the peer took its credit away.
+        Raises ValueError if the link is not open.
+        """
+        if not self.is_open:
+            raise ValueError(f"link {self.name!r} is not open")
+        self.credit = max(0, self.credit - 1)
+        self.delivery_count = serial.after(self.delivery_count)
+        return self.session.send(self, tag, payload, settled, message_format, context)
+
+    def drained(self) -> None:
+        """Say that what was left of the credit is used up, since there is nothing to send."""
+        self.delivery_count = serial.after(self.delivery_count, self.credit)
+        self.credit = 0
+        if self.is_open:
+            self.session.write_flow(self)
+        self.drain = False
+
+    def flow_fields(self, flow: Flow) -> None:
+        """Put the state of the link into a flow."""
+        flow.handle = self.handle
+        flow.delivery_count = self.delivery_count
+        flow.link_credit = self.credit
+        flow.drain = self.drain

@@ -1,0 +1,16 @@
+"""Serial numbers of 32 bits, which start over: RFC 1982."""
+
+from typing import Final
+
+MASK: Final = 0xFFFFFFFF
+
+
+def after(number: int, steps: int = 1) -> int:
+    """Return the number so many steps later."""
+    return (number + steps) & MASK
+
+
+def distance(earlier: int, later: int) -> int:
+    """Return how many steps it is from one number to another; negative if it is before it."""
+    found = (later - earlier) & MASK
+    return found - (1 << 32) if found >> 31 else found

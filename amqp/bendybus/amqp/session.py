@@ -1,0 +1,396 @@
+"""Sessions: windows, handles of links, and what is unsettled in either direction.
+
+The window of what comes in is kept open by this side; the window of what goes out is the peer's,
+and transfers wait here while it is closed. Settlements of deliveries that follow each other with
+the same state share a frame.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from bendybus.amqp import encoding, events, serial, values
+from bendybus.amqp.composites import Composite, known
+from bendybus.amqp.errors import DecodeError, ProtocolError
+from bendybus.amqp.links import (
+    RECEIVER,
+    IncomingLink,
+    Link,
+    LinkState,
+    OutgoingDelivery,
+    OutgoingLink,
+)
+from bendybus.amqp.performatives import (
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Transfer,
+)
+from bendybus.amqp.values import Uint
+
+if TYPE_CHECKING:
+    from bendybus.amqp.connection import Connection
+
+# Transfers that the peer may send before it hears of more.
+INCOMING_WINDOW: Final = 5_000
+OUTGOING_WINDOW: Final = 0x7FFFFFFF
+# A tag, as the specification bounds it.
+TAG_BYTES_MAX: Final = 32
+# Of a transfer's frame around its payload, at most: head, constructors, handle, id, tag, flags.
+_TRANSFER_BYTES: Final = 8 + 8 + 5 + 5 + 2 + TAG_BYTES_MAX + 5 + 2
+_TRANSFER: Final = b"\x00\x53\x14\xc0"
+_DISPOSITION: Final = b"\x00\x53\x15\xc0"
+
+
+class Session:
+    """One session. `context` is for who drives the engine."""
+
+    def __init__(self, connection: "Connection", channel: int, begin: Begin) -> None:
+        self.connection = connection
+        # Ours; the peer's is the key under which the connection has it.
+        self.channel = channel
+        self.context: Any = None
+        # Ended from here; what the peer sent before it learned of that is dropped.
+        self.ending = False
+        # By the peer's handle, and by ours.
+        self._links: dict[int, Link] = {}
+        self._handles: dict[int, Link] = {}
+        self._next_incoming_id = begin.next_outgoing_id
+        self._incoming_window = INCOMING_WINDOW
+        # Of transfers, and of deliveries, which may take several.
+        self._next_outgoing_id = 0
+        self._delivery_id = 0
+        self._remote_window = begin.incoming_window
+        # What the peer has not settled, by delivery id.
+        self._unsettled: dict[int, OutgoingDelivery] = {}
+        # Frames of transfers that wait for the peer's window: body and payload.
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self.waiting_bytes = 0
+        # A settlement that more may join: our role, first and last id, encoded state.
+        self._run: tuple[bool, int, int, bytes] | None = None
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """Its links, those that are being attached or detached among them."""
+        return tuple(self._links.values())
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries the peer has not settled."""
+        return len(self._unsettled)
+
+    # Commands
+
+    def settle(self, delivery_id: int, state: Composite | None, *, incoming: bool = True) -> None:
+        """Settle a delivery that came (or `incoming=False`, one that went out) with a state."""
+        encoded = b"" if state is None else encoded_state(state)
+        if not incoming:
+            delivery = self._unsettled.pop(delivery_id, None)
+            if delivery is not None:
+                delivery.settled = True
+        run = self._run
+        if run is not None:
+            if run[0] is incoming and run[3] == encoded and delivery_id == serial.after(run[2]):
+                self._run = (incoming, run[1], delivery_id, encoded)
+                return
+            self.flush()
+        self._run = (incoming, delivery_id, delivery_id, encoded)
+        self.connection.flush_later(self)
+
+    def flush(self) -> None:
+        """Write the settlement that more could have joined."""
+        run, self._run = self._run, None
+        if run is not None and not self.ending:
+            role, first, last, state = run
+            body = bytearray(b"\x41" if role else b"\x42")
+            encoding.write(Uint(first), body)
+            encoding.write(Uint(last), body)
+            body += b"\x41"
+            if state:
+                body += state
+            self.connection.write_body(self.channel, _listed(_DISPOSITION, body, 5 if state else 4))
+
+    def end(self, error: Error | None = None) -> None:
+        """End it from here, and its links with it."""
+        if not self.ending:
+            self.write(End(error))
+            self.ending = True
+            self.ended()
+
+    # For links
+
+    def write(self, performative: Composite) -> None:
+        """Write a frame of this session."""
+        self.flush()
+        if not self.ending:
+            self.connection.write_body(self.channel, performative.encoded())
+
+    def emit(self, event: events.Event) -> None:
+        """Report something."""
+        self.connection.emit(event)
+
+    def write_flow(self, link: IncomingLink | OutgoingLink | None = None) -> None:
+        """Write the state of the session, and of a link."""
+        flow = Flow(
+            next_incoming_id=self._next_incoming_id,
+            incoming_window=self._incoming_window,
+            next_outgoing_id=self._next_outgoing_id,
+            outgoing_window=OUTGOING_WINDOW,
+        )
+        if link is not None:
+            link.flow_fields(flow)
+        self.write(flow)
+
+    def send(
+        self,
+        link: OutgoingLink,
+        tag: bytes,
+        payload: bytes,
+        settled: bool,
+        message_format: int,
+        context: Any,
+    ) -> OutgoingDelivery:
+        """Send a delivery, in as many transfers as the peer's frames need."""
+        delivery_id = self._next_delivery_id()
+        delivery = OutgoingDelivery(link, delivery_id, tag, context)
+        if settled:
+            delivery.settled = True
+        else:
+            self._unsettled[delivery_id] = delivery
+        fields = bytearray()
+        encoding.write(Uint(link.handle), fields)
+        encoding.write(Uint(delivery_id), fields)
+        fields += bytes((values.BINARY8, len(tag)))
+        fields += tag
+        encoding.write(Uint(message_format), fields)
+        fields.append(values.TRUE if settled else values.FALSE)
+        most = self.connection.frame_bytes_max - _TRANSFER_BYTES
+        if len(payload) <= most:
+            self._transfer(_listed(_TRANSFER, fields, 5), payload)
+            return delivery
+        first = _listed(_TRANSFER, fields + b"\x41", 6)
+        handle = encoding.encode(Uint(link.handle))
+        further = _listed(_TRANSFER, bytearray(handle + b"\x40\x40\x40\x40\x41"), 6)
+        last = _listed(_TRANSFER, bytearray(handle), 1)
+        self._transfer(first, payload[:most])
+        for at in range(most, len(payload), most):
+            body = further if at + most < len(payload) else last
+            self._transfer(body, payload[at : at + most])
+        return delivery
+
+    def _next_delivery_id(self) -> int:
+        found = self._delivery_id
+        self._delivery_id = serial.after(found)
+        return found
+
+    def _transfer(self, body: bytes, payload: bytes) -> None:
+        if self._waiting or self._remote_window < 1:
+            self._waiting.append((body, payload))
+            self.waiting_bytes += len(payload)
+            return
+        self.flush()
+        self._remote_window -= 1
+        self._next_outgoing_id = serial.after(self._next_outgoing_id)
+        self.connection.write_body(self.channel, body, payload)
+
+    # From the peer
+
+    def take(self, performative: Composite, payload: bytes) -> None:
+        """Take a frame of the peer. Raises ProtocolError."""
+        if isinstance(performative, Transfer):
+            self._take_transfer(performative, payload)
+        elif isinstance(performative, Disposition):
+            self._take_disposition(performative)
+        elif isinstance(performative, Flow):
+            self._take_flow(performative)
+        elif isinstance(performative, Attach):
+            self._take_attach(performative)
+        elif isinstance(performative, Detach):
+            self._take_detach(performative)
+        else:
+            name = type(performative).__name__.lower()
+            raise ProtocolError("amqp:not-allowed", f"a session has no frames of type {name}")
+
+    def ended(self) -> None:
+        """Take note that it is over: its links are, too."""
+        for link in self._links.values():
+            link.ended()
+        self.connection.links -= len(self._links)
+        self._links.clear()
+        self._handles.clear()
+        self._unsettled.clear()
+        self._waiting.clear()
+        self.waiting_bytes = 0
+        self._run = None
+
+    def _take_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        self._next_incoming_id = serial.after(self._next_incoming_id)
+        self._incoming_window -= 1
+        if self._incoming_window < 0:
+            raise ProtocolError(
+                "amqp:session:window-violation", f"the window was {INCOMING_WINDOW} transfers"
+            )
+        link = self._link(transfer.handle)
+        if not isinstance(link, IncomingLink):
+            raise ProtocolError("amqp:not-allowed", "a receiver sends no transfers")
+        if self._incoming_window <= INCOMING_WINDOW // 2:
+            self._incoming_window = INCOMING_WINDOW
+            self.write_flow()
+        if transfer.delivery_tag is not None and len(transfer.delivery_tag) > TAG_BYTES_MAX:
+            raise ProtocolError("amqp:invalid-field", f"a tag has {TAG_BYTES_MAX} bytes at most")
+        transfer.state = _state(transfer.state)
+        link.transfer(transfer, payload)
+
+    def _take_disposition(self, disposition: Disposition) -> None:
+        if disposition.role is not RECEIVER:
+            # Of deliveries to us, which are settled as they are answered.
+            return
+        first = disposition.first
+        last = first if disposition.last is None else disposition.last
+        count = serial.distance(first, last) + 1
+        if count < 1:
+            raise ProtocolError("amqp:invalid-field", f"deliveries {first} to {last} are none")
+        unsettled = self._unsettled
+        if count > len(unsettled):
+            # Never more work than there are deliveries.
+            found = [each for id_, each in unsettled.items() if (id_ - first) & serial.MASK < count]
+        elif count == 1:
+            each = unsettled.get(first)
+            found = [] if each is None else [each]
+        else:
+            ids = (serial.after(first, step) for step in range(count))
+            found = [unsettled[id_] for id_ in ids if id_ in unsettled]
+        if not found:
+            return
+        if disposition.settled:
+            for delivery in found:
+                delivery.settled = True
+                del unsettled[delivery.delivery_id]
+        self.emit(events.Disposed(self, found, _state(disposition.state), disposition.settled))
+
+    def _take_flow(self, flow: Flow) -> None:
+        seen = 0 if flow.next_incoming_id is None else flow.next_incoming_id
+        in_flight = max(0, serial.distance(seen, self._next_outgoing_id))
+        self._remote_window = flow.incoming_window - in_flight
+        while self._waiting and self._remote_window > 0:
+            body, payload = self._waiting.popleft()
+            self.waiting_bytes -= len(payload)
+            self.flush()
+            self._remote_window -= 1
+            self._next_outgoing_id = serial.after(self._next_outgoing_id)
+            self.connection.write_body(self.channel, body, payload)
+        link = None
+        if flow.handle is not None:
+            link = self._link(flow.handle)
+            if isinstance(link, OutgoingLink):
+                link.flow(flow)
+        if flow.echo:
+            answered = link if isinstance(link, (IncomingLink, OutgoingLink)) else None
+            self.write_flow(answered if answered is not None and answered.is_open else None)
+
+    def _take_attach(self, attach: Attach) -> None:
+        if attach.handle in self._links:
+            raise ProtocolError(
+                "amqp:session:handle-in-use", f"handle {attach.handle} is attached already"
+            )
+        most = self.connection.settings.links_max
+        if attach.handle >= most or self.connection.links >= most:
+            raise ProtocolError(
+                "amqp:connection:framing-error", f"a connection has at most {most} links"
+            )
+        attach.source, attach.target = _terminus(attach.source), _terminus(attach.target)
+        handle = next(each for each in range(most) if each not in self._handles)
+        kind = OutgoingLink if attach.role is RECEIVER else IncomingLink
+        link = kind(self, attach, handle)
+        self._links[attach.handle] = self._handles[handle] = link
+        self.connection.links += 1
+        self.emit(events.Attached(link, attach))
+
+    def _take_detach(self, detach: Detach) -> None:
+        link = self._links.get(detach.handle)
+        if link is None:
+            # Of a link that both sides detached at the same time.
+            return
+        was = link.state
+        self._forget(detach.handle, link)
+        link.ended()
+        if was is LinkState.DETACHING:
+            return
+        if was is LinkState.OPEN:
+            self.write(Detach(link.handle, detach.closed))
+        error = error_of(detach.error)
+        self.emit(events.Detached(link, detach.closed, error))
+
+    def _forget(self, handle: int, link: Link) -> None:
+        del self._links[handle]
+        del self._handles[link.handle]
+        self.connection.links -= 1
+        if isinstance(link, OutgoingLink):
+            gone = [id_ for id_, each in self._unsettled.items() if each.link is link]
+            for delivery_id in gone:
+                del self._unsettled[delivery_id]
+
+    def _link(self, handle: int) -> Link:
+        link = self._links.get(handle)
+        if link is None:
+            raise ProtocolError(
+                "amqp:session:unattached-handle", f"handle {handle} is not attached"
+            )
+        return link
+
+
+def _listed(head: bytes, fields: bytes | bytearray, count: int) -> bytes:
+    """Return a performative whose fields are encoded, and take less than 255 bytes."""
+    if len(fields) < 255:
+        return head + bytes((len(fields) + 1, count)) + fields
+    wide = (len(fields) + 4).to_bytes(4, "big") + count.to_bytes(4, "big")
+    return head[:-1] + bytes((values.LIST32,)) + wide + fields
+
+
+_STATES: Final[dict[type, bytes]] = {}
+
+
+def encoded_state(state: Composite) -> bytes:
+    """Return the encoding of a state; that of states without fields is remembered."""
+    kind = type(state)
+    if kind not in _STATES:
+        encoded = state.encoded()
+        if kind._TYPES:
+            return encoded
+        _STATES[kind] = encoded
+    return _STATES[kind]
+
+
+def _state(value: Any) -> Any:
+    """Return a delivery state, and the outcome in it, as composites. Raises ProtocolError."""
+    if value is None:
+        return None
+    try:
+        state = known(value)
+        if hasattr(state, "outcome"):
+            state.outcome = known(state.outcome)
+        if hasattr(state, "error"):
+            state.error = known(state.error)
+    except DecodeError as error:
+        raise ProtocolError("amqp:decode-error", str(error)) from None
+    return state
+
+
+def _terminus(value: Any) -> Any:
+    try:
+        return known(value)
+    except DecodeError as error:
+        raise ProtocolError("amqp:decode-error", str(error)) from None
+
+
+def error_of(value: Any) -> Error | None:
+    """Return the error of a detach, end or close; one that cannot be read is none."""
+    try:
+        found = known(value)
+    except DecodeError:
+        return None
+    return found if isinstance(found, Error) else None

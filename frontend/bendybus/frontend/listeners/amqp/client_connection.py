@@ -1,0 +1,464 @@
+"""One AMQP connection of a client: the engine, its transport, and what its links are for.
+
+    bytes ──► engine ──► events ──► links (sending, receiving, requests) ──► the core
+    the core ──► links ──► engine ──► bytes
+
+What was read together is decided together: links that send hand over what they collected after
+the last event, and everything is written in one go.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from bendybus.amqp import events
+from bendybus.amqp.connection import Connection, ConnectionSettings
+from bendybus.amqp.links import IncomingLink, Link, OutgoingDelivery, OutgoingLink
+from bendybus.amqp.performatives import Coordinator, Error, Source, Target
+from bendybus.domain import errors, message_access
+from bendybus.domain.errors import BusError
+from bendybus.domain.message_access import Access
+from bendybus.domain.message_state import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.receive import Source as ReceiveSource
+from bendybus.frontend.listeners import request_values
+from bendybus.frontend.listeners.amqp import addresses, conditions, coordinator
+from bendybus.frontend.listeners.amqp.addresses import Address, Node
+from bendybus.frontend.listeners.amqp.cbs import CbsLink
+from bendybus.frontend.listeners.amqp.claims import Claims
+from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
+from bendybus.frontend.listeners.amqp.management import ManagementLink
+from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
+from bendybus.frontend.listeners.amqp.request_links import REQUEST_BYTES_MAX, ReplyLink, RequestLink
+from bendybus.frontend.listeners.amqp.sending import SendingLink
+from bendybus.frontend.listeners.amqp.session_receiving import SESSION_FILTER, SessionReceivingLink
+from bendybus.frontend.security.authenticator import Operation
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.listener import AmqpListener
+
+logger = logging.getLogger(__name__)
+# From the first byte to an open connection.
+OPEN_S: Final = 10.0
+# From there to the first token, where tokens are needed.
+TOKEN_S: Final = 20.0
+# Requests of the core under way; nothing more is read of the client beyond that.
+SENDS_MAX: Final = 256
+# A check of silence that comes so late: this process was suspended, and what came is unread.
+LATE_S: Final = 2.0
+_BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
+_LARGEST: Final = 2**31 - 1
+EXTERNAL: Final = "EXTERNAL"
+PLAIN: Final = "PLAIN"
+
+Endpoint = RequestLink | ReplyLink | SendingLink | ReceivingLink
+
+
+class Wire(Protocol):
+    """What carries the bytes of a connection."""
+
+    def write(self, data: bytes) -> None:
+        """Write bytes."""
+
+    def unwritten(self) -> int:
+        """Return how many bytes wait to be written."""
+
+    def pause_reading(self) -> None:
+        """Read nothing more until `resume_reading`."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+    def close(self) -> None:
+        """Close it when all is written."""
+
+
+class ClientConnection:
+    """See the module."""
+
+    def __init__(self, listener: "AmqpListener", wire: Wire, settings: ConnectionSettings) -> None:
+        self._listener = listener
+        self._wire = wire
+        self.front_end = listener.front_end
+        self.repeated_sends = listener.repeated_sends
+        self.metrics = listener.metrics
+        self.authenticator = listener.authenticator
+        self.claims = Claims(listener.authenticator)
+        self.client = listener.next_name()
+        # Requests of the core that are not answered: sends, and settlements.
+        self.sends = self.settlements = 0
+        self.reply_links: set[ReplyLink] = set()
+        self.coordinators: set[CoordinatorLink] = set()
+        # Of the token that was put last; "" where none is needed.
+        self.policy = ""
+        self._engine = Connection(settings, reserve=self._reserve, release=self._release)
+        self._parts_bytes = 0
+        self._loop = asyncio.get_running_loop()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._heartbeat: asyncio.TimerHandle | None = None
+        # Set whenever something was answered.
+        self._answered = asyncio.Event()
+        self._writing = self._paused = self._closed = False
+        self._stack = contextlib.ExitStack()
+        self.flow = self._stack.enter_context(self.front_end.deliveries.of(self))
+        self._unwritten = self._stack.enter_context(self.flow.stream())
+        self._unwritten_bytes = 0
+        self.later(OPEN_S, self._must_be_open)
+        self._heard_s = self._loop.time()
+        self._silence_s = (settings.idle_time_out_ms or 0) / 1_000
+        self._watch_silence(self._heard_s)
+
+    # From the wire
+
+    def received(self, data: bytes) -> None:
+        """Take bytes of the client."""
+        self._heard_s = self._loop.time()
+        found = self._engine.receive(data)
+        while found:
+            more = False
+            for event in found:
+                more |= self._take(event)
+            # What came after the choice of a mechanism.
+            found = self._engine.receive(b"") if more else []
+        for link in self._links():
+            if isinstance(link.context, SendingLink):
+                link.context.flush()
+        self._write()
+        if self.sends >= SENDS_MAX and not self._paused:
+            self._paused = True
+            self._wire.pause_reading()
+
+    def written(self) -> None:
+        """Take note that less waits to be written."""
+        self._account()
+
+    def lost(self) -> None:
+        """Take note that the wire is gone."""
+        if self._closed:
+            return
+        self._closed = True
+        for link in self._links():
+            self._leave(link, lost=True)
+        for timer in self._timers:
+            timer.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        self._stack.close()
+        self._listener.forget(self)
+
+    # For links
+
+    def write_soon(self) -> None:
+        """Write what the engine has, once, after what is under way now."""
+        if not self._writing:
+            self._writing = True
+            self._loop.call_soon(self._write)
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Call something later, unless the connection is gone by then."""
+
+        def run() -> None:
+            self._timers.discard(timer)
+            call()
+
+        timer = self._loop.call_later(delay_s, run)
+        self._timers.add(timer)
+
+    def soon(self, call: Callable[..., None], *given: Any) -> None:
+        """Call something after what is under way now."""
+        self._loop.call_soon(call, *given)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that outlives the call, and the connection if need be."""
+        task = self._loop.create_task(work, name="amqp-work")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def send_answered(self) -> None:
+        """Take note that a request of the core was answered."""
+        self.sends -= 1
+        if self._paused and self.sends < SENDS_MAX // 2:
+            self._paused = False
+            self._wire.resume_reading()
+
+    def put_token(self, audience: str, token: str) -> None:
+        """Take a token of the client. Raises Unauthenticated, InvalidArgument."""
+        caller = self.claims.put(audience, token)
+        self.policy, until_s = caller.policy, caller.good_until_s
+        if until_s is not None:
+            self.later(max(0.0, until_s - self._listener.clock()) + 0.01, self.recheck)
+
+    def session_token(self, path: str, session_id: str) -> bytes | None:
+        """Return the token of a session that a link of this connection holds; None: none does."""
+        for link in self._links():
+            held = link.context
+            if (
+                isinstance(held, SessionReceivingLink)
+                and held.session is not None
+                and held.session.session_id == session_id
+                and held.path.lower() == path.lower()
+            ):
+                return held.session.token
+        return None
+
+    def recheck(self) -> None:
+        """Detach the links whose tokens are not good any more."""
+        for link in self._links():
+            if link.is_open and isinstance(link.context, (SendingLink, ReceivingLink)):
+                operation, path = link.context.right
+                try:
+                    self.claims.check(operation, path)
+                except BusError as error:
+                    self.detach(link, conditions.of(error, path))
+
+    @property
+    def busy(self) -> bool:
+        """Whether something that the client asked for is not answered yet."""
+        return bool(self.sends or self.settlements or self._engine.waiting_bytes())
+
+    async def hand_over(self, until_s: float) -> None:
+        """Finish what is under way, then close: the client connects to another front end.
+
+        `until_s`: how long answers are waited for, on the loop's clock.
+        """
+        for link in self._links():
+            if isinstance(link.context, (SendingLink, ReceivingLink)):
+                link.context.finish()
+        self._write()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                while self.busy:
+                    self._answered.clear()
+                    await self._answered.wait()
+        forced = Error("amqp:link:detach-forced", "the front end stops; connect again")
+        await asyncio.gather(*(self._detach(link, forced) for link in self._links()))
+        self.end(Error("amqp:connection:forced", "the front end stops; connect again"))
+
+    def detach(self, link: Link, error: Error) -> None:
+        """Detach a link for a reason of the bus."""
+        self.start(self._detach(link, error))
+
+    async def _detach(self, link: Link, error: Error) -> None:
+        """Detach a link for a reason of the bus, and give up what it holds before that."""
+        context, link.context = link.context, None
+        if isinstance(context, SessionReceivingLink):
+            await context.release()
+        if context is not None:
+            context.closed()
+        link.detach(error)
+        self.write_soon()
+
+    def end(self, error: Error) -> None:
+        """Close the connection."""
+        for link in self._links():
+            self._leave(link)
+        self._engine.close(error)
+        self._write()
+
+    # Inside
+
+    def _links(self) -> list[Link]:
+        return [link for session in self._engine.sessions for link in session.links]
+
+    def _reserve(self, size_bytes: int) -> bool:
+        if not self._listener.reserve(size_bytes, self._parts_bytes):
+            return False
+        self._parts_bytes += size_bytes
+        return True
+
+    def _release(self, size_bytes: int) -> None:
+        self._parts_bytes -= size_bytes
+        self._listener.release(size_bytes)
+
+    def _write(self) -> None:
+        self._writing = False
+        if self._closed:
+            return
+        self._answered.set()
+        data = self._engine.output()
+        if data:
+            self._wire.write(data)
+            self._account()
+        if self._engine.is_closed:
+            self._wire.close()
+
+    def _account(self) -> None:
+        """Count what waits to be written in the ledger of the front end."""
+        if self._closed:
+            return
+        now = self._wire.unwritten() + self._engine.waiting_bytes()
+        change, self._unwritten_bytes = now - self._unwritten_bytes, now
+        if change > 0:
+            self._unwritten.handed(change)
+        elif change < 0:
+            self._unwritten.read(-change)
+
+    def _must_be_open(self) -> None:
+        if self._engine.peer is None:
+            self.end(Error("amqp:connection:forced", f"not opened within {OPEN_S:.0f} s"))
+            self._wire.close()
+        elif not self.claims.any:
+            self.later(TOKEN_S - OPEN_S, self._must_have_token)
+
+    def _must_have_token(self) -> None:
+        if not self.claims.any:
+            self.end(Error("amqp:unauthorized-access", f"no token was put within {TOKEN_S:.0f} s"))
+
+    def _watch_silence(self, due_s: float) -> None:
+        """Close the connection of a client that is gone: it sent nothing for too long."""
+        now_s = self._loop.time()
+        late = now_s - due_s > LATE_S
+        if self._silence_s and not late and now_s - self._heard_s > 2 * self._silence_s:
+            self.end(Error("amqp:resource-limit-exceeded", "nothing was sent for too long"))
+            self._wire.close()
+        elif self._silence_s:
+            next_s = self._silence_s / 2
+            self.later(next_s, partial(self._watch_silence, now_s + next_s))
+
+    def _beat(self, every_s: float) -> None:
+        self._engine.heartbeat()
+        self._write()
+        self._heartbeat = self._loop.call_later(every_s, self._beat, every_s)
+
+    def _take(self, event: events.Event) -> bool:
+        """Take an event; return whether the engine can read on only now."""
+        if isinstance(event, events.Delivered):
+            self.metrics.received.inc()
+            if event.link.context is not None:
+                event.link.context.delivered(event)
+        elif isinstance(event, events.Disposed):
+            self._disposed(event)
+        elif isinstance(event, events.CreditChanged):
+            if event.link.context is not None:
+                event.link.context.credit_changed()
+        elif isinstance(event, events.Attached):
+            self._attached(event)
+        elif isinstance(event, events.Detached):
+            self._leave(event.link)
+        elif isinstance(event, events.Ended):
+            for link in event.links:
+                self._leave(link)
+        elif isinstance(event, events.Closed):
+            for link in event.links:
+                self._leave(link, lost=not event.by_peer)
+        elif isinstance(event, events.Authenticating):
+            self._authenticate(event)
+            return True
+        elif isinstance(event, events.Opened) and event.open.idle_time_out:
+            self._beat(max(0.1, event.open.idle_time_out / 2_000))
+        return False
+
+    def _disposed(self, event: events.Disposed) -> None:
+        links: dict[OutgoingLink, list[OutgoingDelivery]] = {}
+        for delivery in event.deliveries:
+            links.setdefault(delivery.link, []).append(delivery)
+        for link, deliveries in links.items():
+            if isinstance(link.context, ReceivingLink):
+                link.context.disposed(deliveries, event.state, event.settled)
+
+    def _authenticate(self, event: events.Authenticating) -> None:
+        if event.mechanism == PLAIN:
+            try:
+                _, policy, key = event.response.decode().split("\0")
+                self.claims.sign_in(policy, key)
+            except (ValueError, BusError):
+                self._engine.authenticate(False)
+                return
+        self._engine.authenticate(True)
+
+    def _leave(self, link: Link, *, lost: bool = False) -> None:
+        context, link.context = link.context, None
+        if context is not None:
+            context.closed(lost=lost)
+
+    # Links that are attached
+
+    def _attached(self, event: events.Attached) -> None:
+        link, asked = event.link, event.attach
+        text = ""
+        try:
+            if isinstance(asked.target, Coordinator) and isinstance(link, IncomingLink):
+                self._attach_coordinator(link)
+                return
+            terminus = asked.target if isinstance(link, IncomingLink) else asked.source
+            if not isinstance(terminus, (Source, Target)):
+                raise errors.InvalidArgument("address", "the link must have a source and a target.")
+            address = addresses.parse(terminus.address)
+            text = address.text
+            if isinstance(link, OutgoingLink):
+                self._attach_outgoing(link, address)
+            else:
+                assert isinstance(link, IncomingLink), link
+                self._attach_incoming(link, address)
+        except BusError as error:
+            self.front_end.metrics.refused(text, error)
+            link.refuse(conditions.of(error, text))
+
+    def _attach_incoming(self, link: IncomingLink, address: Address) -> None:
+        if address.node is Node.ENTITY:
+            self._attach_sender(link, address)
+            return
+        made: RequestLink
+        if address.node is Node.CBS:
+            made = CbsLink(self, link, address.path)
+        else:
+            made = ManagementLink(self, link, address.path)
+        link.context = made
+        link.accept(max_message_size=REQUEST_BYTES_MAX)
+        made.begin()
+
+    def _attach_coordinator(self, link: IncomingLink) -> None:
+        made = CoordinatorLink(self, link)
+        self.coordinators.add(made)
+        link.context = made
+        link.accept(max_message_size=coordinator.REQUEST_BYTES_MAX)
+        made.begin()
+
+    def _attach_sender(self, link: IncomingLink, address: Address) -> None:
+        path = address.path
+        name, sub_queue = request_values.entity_and_sub_queue(path)
+        self.claims.check(Operation.SEND, path)
+        message_access.check(self.front_end.directory.find(name), Access.SEND)
+        if sub_queue is not SubQueue.MAIN:
+            raise errors.InvalidOperation(f"{path!r}: messages cannot be sent to a sub-queue.")
+        message_bytes, batch_bytes = self.front_end.send_limits(name)
+        self._listener.takes(max(message_bytes, batch_bytes))
+        made = SendingLink(self, link, path, name, message_bytes)
+        link.context = made
+        link.accept(
+            max_message_size=min(max(message_bytes, batch_bytes), _LARGEST),
+            properties={_BATCH_SIZE: batch_bytes},
+        )
+        made.begin()
+
+    def _attach_outgoing(self, link: OutgoingLink, address: Address) -> None:
+        if address.node is not Node.ENTITY:
+            reply = ReplyLink(self, link, address.path)
+            self.reply_links.add(reply)
+            link.context = reply
+            link.accept(max_message_size=_LARGEST)
+            return
+        path = address.path
+        name, sub_queue = request_values.entity_and_sub_queue(path)
+        self.claims.check(Operation.RECEIVE, path)
+        mode = (
+            ReceiveMode.RECEIVE_AND_DELETE
+            if link.attach.snd_settle_mode == 1
+            else ReceiveMode.PEEK_LOCK
+        )
+        source = ReceiveSource(name, sub_queue, mode)
+        asked = link.attach.source.filter or {}
+        if SESSION_FILTER in asked:
+            session = SessionReceivingLink(self, link, path, source, asked[SESSION_FILTER])
+            link.context = session
+            session.accept()
+            return
+        made = ReceivingLink(self, link, path)
+        link.context = made
+        receiver = self.front_end.receives.open(source, made.hand, made.fail, owner=self.flow.owner)
+        link.accept(max_message_size=min(self.front_end.message_bytes_max(path), _LARGEST))
+        made.begin(receiver)

@@ -1,0 +1,190 @@
+"""Transactions of one connection: declared and discharged on a coordinator's link.
+
+    declare ──► declared(txn-id)        transfer, disposition with txn-id ──► collected
+    discharge(txn-id) ──► committed, rolled back (and why), or com.microsoft:timeout
+    the coordinator's link, its session or the connection ends ──► rolled back
+
+Source: AMQP 1.0, part 4. A discharge whose outcome is unknown is repeated here under the same id.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from bendybus.amqp import sections
+from bendybus.amqp.composites import Composite, known
+from bendybus.amqp.errors import DecodeError
+from bendybus.amqp.events import Delivered
+from bendybus.amqp.links import IncomingLink
+from bendybus.amqp.performatives import (
+    Accepted,
+    Declare,
+    Declared,
+    Discharge,
+    Error,
+    Rejected,
+    TransactionalState,
+)
+from bendybus.domain import limits
+from bendybus.domain.errors import BusError, OutcomeUnknown
+from bendybus.frontend.core.transact import Commit, Open, Operation
+from bendybus.frontend.listeners.amqp import conditions
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
+
+UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
+ROLLBACK: Final = "amqp:transaction:rollback"
+TIMEOUT: Final = "amqp:transaction:timeout"
+CREDIT: Final = 100
+# Of a request to the coordinator.
+REQUEST_BYTES_MAX: Final = 4 * 1024
+# Between a commit of unknown outcome and its repeat; and for how long it is repeated.
+PAUSE_S: Final = 0.5
+REPEAT_S: Final = 60.0
+
+
+class TransactionGone(BusError):
+    """Raised when an operation names a transaction that is not open any more, or never was."""
+
+    def __init__(self, condition: str, message: str) -> None:
+        super().__init__(message)
+        self.condition = condition
+
+
+class CoordinatorLink:
+    """See the module."""
+
+    def __init__(self, connection: "ClientConnection", link: IncomingLink) -> None:
+        self._connection = connection
+        self._link = link
+        self._open: dict[bytes, Open] = {}
+        self._commits: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> None:
+        """Let requests come."""
+        self._link.grant(CREDIT)
+
+    def delivered(self, event: Delivered) -> None:
+        """Take a declaration or a discharge."""
+        if self._link.credit < CREDIT // 2:
+            self._link.grant(CREDIT)
+        try:
+            asked = known(sections.decode(event.payload).value)
+        except DecodeError as error:
+            self._say(event, Rejected(Error("amqp:decode-error", str(error))))
+            return
+        if isinstance(asked, Declare):
+            self._declare(event)
+        elif isinstance(asked, Discharge):
+            self._discharge(event, asked)
+        else:
+            told = Error("amqp:not-allowed", "a coordinator takes declare and discharge")
+            self._say(event, Rejected(told))
+
+    def collect(self, transaction_id: bytes, operation: Operation) -> None:
+        """Add an operation to a transaction. Raises why it is refused."""
+        opened = self._open[transaction_id]
+        try:
+            self._connection.front_end.transactions.collect(opened, [operation])
+        except BusError as error:
+            if opened.ended is None:
+                raise
+            raise TransactionGone(TIMEOUT, error.message) from error
+
+    def has(self, transaction_id: bytes) -> bool:
+        """Whether a transaction is open on this link."""
+        return transaction_id in self._open
+
+    def closed(self, *, lost: bool = False) -> None:
+        """Take note that the link is detached: what is open is rolled back."""
+        self._connection.coordinators.discard(self)
+        opened, self._open = self._open, {}
+        for each in opened.values():
+            self._connection.front_end.transactions.forget(each)
+
+    def _declare(self, event: Delivered) -> None:
+        transaction_id = os.urandom(limits.TRANSACTION_ID_BYTES)
+        try:
+            self._open[transaction_id] = self._connection.front_end.transactions.begin(
+                transaction_id, client=self._connection.client, policy=self._connection.policy
+            )
+        except BusError as error:
+            self._say(event, Rejected(conditions.of(error)))
+        else:
+            self._say(event, Declared(transaction_id))
+
+    def _discharge(self, event: Delivered, asked: Discharge) -> None:
+        opened = self._open.pop(asked.txn_id, None)
+        if opened is None:
+            self._say(event, Rejected(Error(UNKNOWN_ID, "the transaction is not open here")))
+            return
+        if asked.fail:
+            self._connection.front_end.transactions.forget(opened)
+            self._say(event, Accepted())
+            return
+        # The connection may be gone before it is done: it is not cancelled with it.
+        task = asyncio.get_running_loop().create_task(
+            self._commit(event, opened), name="amqp-commit"
+        )
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+
+    async def _commit(self, event: Delivered, opened: Open) -> None:
+        try:
+            if opened.transaction.operations:
+                await self._committed(opened)
+            else:
+                self._connection.front_end.transactions.forget(opened, "committed")
+        except OutcomeUnknown as error:
+            self._say(event, Rejected(conditions.of(error)))
+        except BusError as error:
+            condition = TIMEOUT if opened.ended is not None else ROLLBACK
+            self._say(event, Rejected(Error(condition, error.message)))
+        else:
+            self._say(event, Accepted())
+        self._connection.write_soon()
+
+    async def _committed(self, opened: Open) -> None:
+        """Commit, again while the outcome is unknown. Raises why nothing of it is done."""
+        transactions, loop = self._connection.front_end.transactions, asyncio.get_running_loop()
+        began_s = loop.time()
+        operations = list(opened.transaction.operations)
+        commit = Commit()
+        while True:
+            try:
+                await transactions.commit(opened, commit)
+            except OutcomeUnknown:
+                if loop.time() + PAUSE_S >= began_s + REPEAT_S:
+                    raise
+            else:
+                return
+            await asyncio.sleep(PAUSE_S)
+            age_ms = round((loop.time() - began_s) * 1_000)
+            opened = transactions.begin(
+                opened.transaction.transaction_id, client=opened.client, policy=opened.policy
+            )
+            commit = Commit(operations, age_ms=age_ms)
+
+    def _say(self, event: Delivered, state: Composite) -> None:
+        if self._link.is_open and not event.settled:
+            self._link.session.settle(event.delivery_id, state)
+
+
+def collect(
+    coordinators: Iterable[CoordinatorLink], state: TransactionalState, operation: Operation
+) -> None:
+    """Add an operation to the transaction that a state names. Raises why it is refused."""
+    for each in coordinators:
+        if each.has(state.txn_id):
+            each.collect(state.txn_id, operation)
+            return
+    raise TransactionGone(UNKNOWN_ID, "the transaction is not open on this connection.")
+
+
+def refusal(error: BusError, path: str) -> Error:
+    """Return why an operation of a transaction is refused."""
+    if isinstance(error, TransactionGone):
+        return Error(error.condition, error.message)
+    return conditions.of(error, path)

@@ -1,0 +1,102 @@
+"""What `Message.amqp_escapes` holds: by name, what other fields of a message cannot say.
+
+    durable, first-acquirer             fields of the header, where set
+    message-id, to, content-type, …     a property that is empty, or not of its usual type; a field
+                                        or column has its text, for filters and other clients
+    annotations, footer,                entries whose keys are not text, or whose text another key
+    application-properties              has as well
+    annotation-strings, footer-strings  names of entries whose keys are strings, not symbols
+    application-property-symbols        names of entries whose keys are symbols, not strings
+
+A text wins over its escape where they no longer agree: a rule or another client changed it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from bendybus.amqp import decoding, encoding
+from bendybus.amqp.errors import DecodeError
+from bendybus.amqp.sections import Map
+from bendybus.amqp.values import Pairs, Symbol
+
+DURABLE: Final = "durable"
+FIRST_ACQUIRER: Final = "first-acquirer"
+
+
+class Section(NamedTuple):
+    """How a section that is a map is escaped."""
+
+    # Entries whose keys are not text, or not unique as text.
+    entries: str
+    # Names of the entries whose keys are of the other type: a string for a symbol, and vice versa.
+    names: str
+    # The usual type of a key.
+    kind: type[str]
+
+
+ANNOTATIONS: Final = Section("annotations", "annotation-strings", Symbol)
+PROPERTIES: Final = Section("application-properties", "application-property-symbols", str)
+FOOTER: Final = Section("footer", "footer-strings", Symbol)
+
+
+def encode(escapes: dict[str, Any]) -> bytes:
+    """Return escapes as a message holds them."""
+    return encoding.encode({Symbol(name): value for name, value in escapes.items()})
+
+
+def decode(encoded: bytes) -> dict[Any, Any]:
+    """Return the escapes of a message; none if another program wrote what is not AMQP."""
+    try:
+        found = decoding.decode_whole(encoded) if encoded else None
+    except DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def text_of(value: Any) -> str:
+    """Return the one text of a property, such as an id: a UUID in lower case, binary in hex.
+
+    Binary that is text is taken as such: azure-servicebus for Python sends on what it received with
+    its ids in binary, and they must stay the same. A list, a map and the like have no text: "".
+    """
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes):
+        return utf8(value) or value.hex()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, UUID | int | float) else ""
+
+
+def utf8(value: bytes) -> str:
+    """Return binary as text; "" if it is not printable UTF-8."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return ""
+    return text if text.isprintable() else ""
+
+
+def original(escapes: dict[Any, Any], name: str, text: str) -> Any:
+    """Return the value of a property if `text` still is its text; None: there is no escape."""
+    value = escapes.get(name)
+    return value if value is not None and text_of(value) == text else None
+
+
+def pairs(entries: Map) -> Iterable[tuple[Any, Any]]:
+    """Return a map, however it was decoded, as keys with values."""
+    return entries.items() if isinstance(entries, dict) else entries
+
+
+def names(escapes: dict[Any, Any], section: Section) -> frozenset[str]:
+    """Return the names of a section whose keys are not of the usual type."""
+    found = escapes.get(section.names)
+    texts: Sequence[Any] = found if isinstance(found, list) else ()
+    return frozenset(each for each in texts if isinstance(each, str))
+
+
+def entries(escapes: dict[Any, Any], section: Section) -> Iterable[tuple[Any, Any]]:
+    """Return the entries of a section that are only here."""
+    found = escapes.get(section.entries)
+    return pairs(found) if isinstance(found, dict | Pairs) else ()

@@ -1,0 +1,328 @@
+"""AMQP messages that clients send, as columns of the contract.
+
+    header ─────────── ttl ──────────────────────────► time_to_live_ms
+                       priority ─────────────────────► head
+    annotations ────── partition key, schedule ──────► partition_keys, scheduled_enqueue_time_ms
+                       what only the bus sets ───────► dropped
+                       others ───────────────────────► head
+    properties ─────── message-id, group-id ─────────► message_ids, session_ids
+                       others ───────────────────────► head
+    application properties ──────────────────────────► head
+    body, footer ────────────────────────────────────► messages
+
+Delivery annotations and header.delivery-count are of one hop: dropped. What no field can hold goes
+into the head's escapes. Undone by `outgoing_messages`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from bendybus.amqp import sections, values
+from bendybus.amqp.errors import DecodeError, FieldError
+from bendybus.amqp.sections import Header, Map, Properties
+from bendybus.amqp.values import Symbol
+from bendybus.domain import bounds, limits, message_format
+from bendybus.domain.errors import InvalidArgument, MessageSizeExceeded
+from bendybus.frontend.core import columns
+from bendybus.frontend.listeners.amqp import amqp_values, annotations, escapes
+from bendybus.frontend.listeners.amqp.escapes import Section
+from bendybus.v1 import message_pb2
+
+# What a header holds of a time to live that its 32 bits cannot hold.
+_TTL_MAX: Final = 2**32 - 1
+_TEXTS: Final = (
+    ("to", "to", str),
+    ("subject", "subject", str),
+    ("reply_to", "reply-to", str),
+    ("correlation_id", "correlation-id", str),
+    ("content_type", "content-type", Symbol),
+    ("content_encoding", "content-encoding", Symbol),
+)
+
+
+class Columns:
+    """Messages in columns, as they are added."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        self._rows: list[_Row] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, payload: bytes) -> None:
+        """Add the AMQP message that `payload` is.
+
+        Raises InvalidArgument or MessageSizeExceeded; then nothing was added.
+        """
+        try:
+            message = sections.decode(payload)
+        except DecodeError as error:
+            raise _undecodable(error) from None
+        self._rows.append(_row(message))
+
+    def extend(self, others: "Columns") -> None:
+        """Add the messages of others."""
+        self._rows += others._rows
+
+    def batch(self) -> columns.MessageBatch:
+        """Return the columns; one that says nothing is empty."""
+        if not self._rows:
+            return message_pb2.MessageBatch()
+        bodies, heads, ids, keys, sessions, lives, due = zip(*self._rows, strict=True)
+        batch = message_pb2.MessageBatch(messages=bodies)
+        if any(heads):
+            batch.heads.extend(heads)
+            batch.formats.extend(
+                [message_format.SPLIT if head else message_format.WHOLE for head in heads]
+            )
+        if any(ids):
+            batch.message_ids.extend(ids)
+        if any(keys):
+            batch.partition_keys.extend(keys)
+        present = [session is not None for session in sessions]
+        if any(present):
+            batch.session_ids.extend([session or "" for session in sessions])
+            if not all(present):
+                batch.session_present.extend(present)
+        if any(lives):
+            batch.time_to_live_ms.extend(lives)
+        if any(due):
+            batch.scheduled_enqueue_time_ms.extend(due)
+        return batch
+
+
+def of_delivery(payload: bytes, form: int = 0) -> columns.MessageBatch:
+    """Return what one delivery carries: a message, or those of a batch.
+
+    `form`: the message-format of the transfer. Raises InvalidArgument or MessageSizeExceeded.
+    """
+    made = Columns()
+    if form == sections.BATCH_FORMAT:
+        try:
+            payloads: Sequence[bytes] = sections.batched(payload)
+        except DecodeError as error:
+            raise _undecodable(error) from None
+        for each in payloads:
+            made.add(each)
+    else:
+        made.add(payload)
+    return made.batch()
+
+
+def changed_properties(entries: Map | None) -> columns.Properties:
+    """Return application properties that a receiver changes as it settles a message.
+
+    Raises InvalidArgument for a name that is not text.
+    """
+    made = message_pb2.ValueMap()
+    for key, value in escapes.pairs(entries) if entries else ():
+        if not isinstance(key, str):
+            raise InvalidArgument(
+                "message-annotations", f"a name must be a symbol or a string (got {key!r:.80})."
+            )
+        amqp_values.fill(made.entries[str(key)], value, 0)
+    return made
+
+
+class _Row(NamedTuple):
+    """A message in columns."""
+
+    body: bytes
+    head: bytes
+    message_id: str
+    partition_key: str
+    session_id: str | None
+    time_to_live_ms: int
+    scheduled_enqueue_time_ms: int
+
+
+def _row(message: sections.Message) -> _Row:
+    head = message_pb2.Message()
+    kept: dict[str, Any] = {}
+    header, properties = message.header, message.properties
+    message_id, partition_key, scheduled_ms = "", "", 0
+    session_id: str | None = None
+    if header is not None:
+        _add_header(head, header, kept)
+    if properties is not None:
+        if properties.group_id is not None:
+            session_id = properties.group_id
+        if properties.message_id is not None:
+            message_id = _text("message-id", properties.message_id, str, kept)
+        _add_properties(head, properties, kept)
+    if message.message_annotations:
+        own, partition_key, scheduled_ms = _split(message.message_annotations)
+        _add_map(head.annotations, own, escapes.ANNOTATIONS, kept)
+    if message.application_properties:
+        given = escapes.pairs(message.application_properties)
+        _add_map(head.application_properties, given, escapes.PROPERTIES, kept)
+    body = _body(message)
+    footer_bytes = 0
+    if message.footer:
+        size = body.ByteSize()
+        _add_map(body.footer, escapes.pairs(message.footer), escapes.FOOTER, kept)
+        footer_bytes = body.ByteSize() - size
+    if kept:
+        head.amqp_escapes = escapes.encode(kept)
+    head_bytes = head.SerializeToString()
+    if len(head_bytes) + footer_bytes > limits.PROPERTY_BYTES_MAX:
+        _check_sizes(head, len(head_bytes) + footer_bytes)
+    return _Row(
+        body.SerializeToString(),
+        head_bytes,
+        message_id,
+        partition_key,
+        session_id,
+        _time_to_live_ms(header, properties),
+        scheduled_ms,
+    )
+
+
+def _undecodable(error: DecodeError) -> InvalidArgument:
+    if isinstance(error, FieldError):
+        return InvalidArgument(error.field, f"{error.reason}.")
+    return InvalidArgument("message", f"cannot be decoded as AMQP 1.0: {error}.")
+
+
+def _add_header(head: message_pb2.Message, header: Header, kept: dict[str, Any]) -> None:
+    if header.priority is not None:
+        head.priority = header.priority
+    if header.durable is not None:
+        kept[escapes.DURABLE] = header.durable
+    if header.first_acquirer is not None:
+        kept[escapes.FIRST_ACQUIRER] = header.first_acquirer
+
+
+def _add_properties(
+    head: message_pb2.Message, properties: Properties, kept: dict[str, Any]
+) -> None:
+    for field, name, kind in _TEXTS:
+        value = getattr(properties, field)
+        if value is not None:
+            setattr(head, field, _text(name, value, kind, kept))
+    if properties.reply_to_group_id is not None:
+        head.reply_to_session_id = _text(
+            "reply-to-group-id", properties.reply_to_group_id, str, kept
+        )
+    if properties.user_id is not None:
+        head.user_id = properties.user_id
+        if not properties.user_id:
+            kept["user-id"] = properties.user_id
+    if properties.group_sequence is not None:
+        head.group_sequence = properties.group_sequence
+    if properties.creation_time is not None:
+        head.creation_time_ms = properties.creation_time
+    if properties.absolute_expiry_time is not None:
+        head.absolute_expiry_time_ms = properties.absolute_expiry_time
+
+
+def _text(name: str, value: Any, kind: type[str], kept: dict[str, Any]) -> str:
+    """Return a property as text; the property itself is kept where the text does not say it."""
+    if type(value) is kind and value:
+        return value
+    kept[name] = value
+    return escapes.text_of(value)
+
+
+def _time_to_live_ms(header: Header | None, properties: Properties | None) -> int:
+    ttl = None if header is None else header.ttl
+    if ttl is not None and ttl < _TTL_MAX:
+        # 0 means none in the contract: a time to live of 0 is taken as the shortest one.
+        return ttl or 1
+    if (
+        properties is not None
+        and properties.creation_time is not None
+        and properties.absolute_expiry_time is not None
+        and properties.absolute_expiry_time > properties.creation_time
+    ):
+        # Also of a header that has all that its 32 bits can hold: the times say how long it is.
+        lasts_ms = properties.absolute_expiry_time - properties.creation_time
+        return min(max(lasts_ms, ttl or 0), limits.TIME_TO_LIVE_MS_MAX)
+    return ttl or 0
+
+
+def _split(given: Map) -> tuple[list[tuple[Any, Any]], str, int]:
+    """Return the application's own annotations, partition key, and when it is scheduled."""
+    own: list[tuple[Any, Any]] = []
+    partition_key, scheduled_ms = "", 0
+    for key, value in escapes.pairs(given):
+        if not isinstance(key, str):
+            own.append((key, value))
+        elif key in annotations.SET_BY_THE_BUS:
+            continue
+        elif key == annotations.PARTITION_KEY:
+            partition_key = _partition_key(value)
+        elif key == annotations.SCHEDULED_ENQUEUE_TIME:
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+                raise InvalidArgument(annotations.SCHEDULED_ENQUEUE_TIME, "must be a timestamp.")
+            # Before 1970 is now, as any time that is over. The core checks that it is not too late.
+            scheduled_ms = min(max(int(value or 0), 0), bounds.NUMBER_MAX)
+        else:
+            own.append((key, value))
+    return own, partition_key, scheduled_ms
+
+
+def _partition_key(value: Any) -> str:
+    # Binary is what azure-servicebus for Python makes of a string that it received.
+    if value is None or isinstance(value, str):
+        return str(value or "")
+    text = escapes.utf8(value) if type(value) is bytes else ""
+    if not text and value != b"":
+        raise InvalidArgument(annotations.PARTITION_KEY, "must be a string.")
+    return text
+
+
+def _add_map(entries: Any, given: Any, section: Section, kept: dict[str, Any]) -> None:
+    """Put a section into a field, and what the field cannot hold among `kept`."""
+    usual, nested_max = section.kind, amqp_values.NESTED_MAX
+    if section is escapes.PROPERTIES:
+        nested_max = 0
+    names: list[str] = []
+    others: list[tuple[Any, Any]] = []
+    for key, value in given:
+        if not isinstance(key, str) or key in entries:
+            others.append((key, value))
+            continue
+        if type(key) is not usual:
+            names.append(str(key))
+        amqp_values.fill(entries[key], value, nested_max)
+    if names:
+        kept[section.names] = names
+    if others:
+        kept[section.entries] = values.map_of(others)
+
+
+def _body(message: sections.Message) -> message_pb2.Message:
+    if message.data:
+        return message_pb2.Message(data=message.data)
+    body = message_pb2.Message()
+    if message.sequences:
+        for sequence in message.sequences:
+            target = body.sequences.add()
+            for item in sequence:
+                amqp_values.fill(target.values.add(), item)
+    else:
+        amqp_values.fill(body.value, message.value)
+    return body
+
+
+def _check_sizes(head: message_pb2.Message, size: int) -> None:
+    if size > limits.HEADER_BYTES_MAX:
+        raise _too_large("all properties together", size, limits.HEADER_BYTES_MAX)
+    for what, entries in (
+        (escapes.PROPERTIES.entries, head.application_properties),
+        (escapes.ANNOTATIONS.entries, head.annotations),
+    ):
+        for name, value in entries.items():
+            if value.ByteSize() > limits.PROPERTY_BYTES_MAX:
+                raise _too_large(
+                    f"{what}[{name!r:.80}]", value.ByteSize(), limits.PROPERTY_BYTES_MAX
+                )
+
+
+def _too_large(what: str, size: int, most: int) -> MessageSizeExceeded:
+    return MessageSizeExceeded(
+        f"{what}: must be at most {most} bytes (got {size}); put large values into the body."
+    )

@@ -1,0 +1,225 @@
+"""The AMQP listener of a front end: its sockets, its connections, and what they share."""
+
+import asyncio
+import itertools
+import logging
+import ssl
+import time
+from typing import Final, cast
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from bendybus.amqp.connection import ConnectionSettings
+from bendybus.domain import limits
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.repeated_sends import RepeatedSends
+from bendybus.frontend.listeners.amqp import websockets
+from bendybus.frontend.listeners.amqp.client_connection import PLAIN, ClientConnection, Wire
+from bendybus.frontend.security.authenticator import Authenticator
+
+logger = logging.getLogger(__name__)
+# Anonymous clients put tokens to $cbs. MSSBCBS is what .NET calls that.
+MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN)
+# Parts of deliveries that are not complete, of all connections: at least so many bytes, and room
+# for so many of the largest messages. One connection may have half of it.
+PARTS_BYTES_MIN: Final = 64 * limits.MB
+LARGEST_MIN: Final = 2
+# A client that sends nothing for twice this time is gone.
+IDLE_MS: Final = 120_000
+# At the end: how long load balancers may take to stop sending new connections here, and how long
+# sessions may take to be given up.
+LINGER_SHARE: Final = 0.05
+LINGER_S_MAX: Final = 1.0
+HAND_OVER_S: Final = 1.0
+_WEBSOCKETS_S: Final = 1.0
+
+
+class AmqpListener:
+    """See the module."""
+
+    def __init__(
+        self, front_end: FrontEnd, authenticator: Authenticator, *, connections_max: int
+    ) -> None:
+        self.front_end = front_end
+        self.authenticator = authenticator
+        self.repeated_sends = RepeatedSends(front_end.sends)
+        self.clock = time.time
+        self._connections: set[ClientConnection] = set()
+        self._connections_max = connections_max
+        self._names = itertools.count(1)
+        self.parts_bytes = 0
+        self._parts_bytes_max = PARTS_BYTES_MIN
+        self._servers: list[asyncio.Server] = []
+        self._runners: list[web.AppRunner] = []
+        self.metrics = AmqpMetrics(front_end.metrics.registry)
+        self._settings = ConnectionSettings(
+            container_id="bendybus", mechanisms=MECHANISMS, idle_time_out_ms=IDLE_MS
+        )
+
+    async def open(self, address: str, tls: ssl.SSLContext | None = None) -> int:
+        """Listen at HOST:PORT; return the port."""
+        host, _, port = address.rpartition(":")
+        server = await asyncio.get_running_loop().create_server(
+            lambda: AmqpProtocol(self), host.strip("[]"), int(port), ssl=tls
+        )
+        self._servers.append(server)
+        found: int = server.sockets[0].getsockname()[1]
+        return found
+
+    async def open_http(self, address: str, tls: ssl.SSLContext | None = None) -> int:
+        """Listen at HOST:PORT for WebSockets, and show the health; return the port."""
+        host, _, port = address.rpartition(":")
+        made = websockets.application(self.admit, self.front_end.ready)
+        runner = web.AppRunner(
+            made, access_log=None, keepalive_timeout=30.0, shutdown_timeout=_WEBSOCKETS_S
+        )
+        await runner.setup()
+        self._runners.append(runner)
+        site = web.TCPSite(runner, host.strip("[]"), int(port), ssl_context=tls)
+        await site.start()
+        found: int = runner.addresses[0][1]
+        return found
+
+    async def close(self, drain_s: float) -> None:
+        """Take no more connections, let those that there are finish, and hand them over.
+
+        A client finds another front end: it is told that its links and its connection were
+        detached and closed by force, which SDKs answer by connecting again.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + drain_s
+        await asyncio.sleep(min(LINGER_S_MAX, drain_s * LINGER_SHARE))
+        for server in self._servers:
+            server.close()
+        ending = [
+            loop.create_task(each.hand_over(until_s), name="amqp-hand-over")
+            for each in self._connections
+        ]
+        if ending:
+            await asyncio.wait(ending, timeout=max(0.0, until_s - loop.time()) + HAND_OVER_S)
+        for runner in self._runners:
+            await runner.cleanup()
+
+    def recheck(self) -> None:
+        """Let connections detach the links whose tokens are no longer good."""
+        for connection in list(self._connections):
+            connection.recheck()
+
+    # For connections
+
+    def next_name(self) -> str:
+        """Return a name for a connection."""
+        return f"amqp:{next(self._names)}"
+
+    def admit(self, wire: Wire) -> ClientConnection | None:
+        """Return a new connection; None: there are too many."""
+        if len(self._connections) >= self._connections_max:
+            return None
+        connection = ClientConnection(self, wire, self._settings)
+        self._connections.add(connection)
+        self.metrics.connections.inc()
+        return connection
+
+    def forget(self, connection: ClientConnection) -> None:
+        """Take note that a connection is gone."""
+        self._connections.discard(connection)
+        self.metrics.connections.dec()
+
+    def takes(self, message_bytes_max: int) -> None:
+        """Take note of how large messages may be that a link brings."""
+        self._parts_bytes_max = max(self._parts_bytes_max, LARGEST_MIN * message_bytes_max)
+
+    def reserve(self, size_bytes: int, held_bytes: int) -> bool:
+        """Take room for parts of deliveries of a connection that holds some already.
+
+        Returns whether there is some.
+        """
+        most = self._parts_bytes_max
+        if self.parts_bytes + size_bytes > most or held_bytes + size_bytes > most // 2:
+            return False
+        self.parts_bytes += size_bytes
+        return True
+
+    def release(self, size_bytes: int) -> None:
+        """Give room back."""
+        self.parts_bytes -= size_bytes
+
+
+class AmqpMetrics:
+    """What only this protocol has."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.connections = Gauge(
+            "bendybus_amqp_connections", "Open AMQP connections", registry=registry
+        )
+        self.transfers = Counter(
+            "bendybus_amqp_transfers",
+            "Deliveries over AMQP, from clients (in) and to them (out)",
+            ["direction"],
+            registry=registry,
+        )
+        self.received = self.transfers.labels("in")
+        self.sent = self.transfers.labels("out")
+
+
+class AmqpProtocol(asyncio.Protocol):
+    """A TCP connection, with TLS or without: the wire of a connection."""
+
+    def __init__(self, listener: AmqpListener) -> None:
+        self._listener = listener
+        self._connection: ClientConnection | None = None
+        self._transport: asyncio.Transport | None = None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        # uvloop's are no subclasses of asyncio's.
+        self._transport = made = cast(asyncio.Transport, transport)
+        # Every byte that waits is accounted for: whoever is behind is told when none does.
+        made.set_write_buffer_limits(high=0)
+        self._connection = self._listener.admit(self)
+        if self._connection is None:
+            made.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        if self._connection is not None:
+            self._connection.received(data)
+
+    def resume_writing(self) -> None:
+        """Take note that everything is written."""
+        if self._connection is not None:
+            self._connection.written()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take note of the end."""
+        if self._connection is not None:
+            self._connection.lost()
+
+    # Wire
+
+    def write(self, data: bytes) -> None:
+        """Write bytes."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def unwritten(self) -> int:
+        """Return how many bytes wait to be written."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        """Read nothing more until `resume_reading`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close it when all is written."""
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,409 @@
+"""Delivered messages of the contract, as AMQP messages: `incoming_messages` undone.
+
+Written section by section, with as few values in between as possible: this runs once per message.
+A section with nothing in it is left out. Beside what the sender wrote, a message gets
+
+    header                  delivery-count, and the time to live that the bus gave it
+    delivery annotations    the lock token, while there is a lock
+    message annotations     what `annotations.SET_BY_THE_BUS` names
+    properties              creation-time and absolute-expiry-time, if it has a time to live and the
+                            sender set neither: as Service Bus does, and the only place for a time
+                            to live of more than 49 days, which the header's 32 bits cannot hold
+
+What another program stored as a message, and cannot be read, is delivered as a body of its bytes:
+its receiver can settle it.
+"""
+
+import functools
+import struct
+from collections.abc import Iterable
+from typing import Any, Final
+from uuid import UUID
+
+from google.protobuf.message import DecodeError
+
+from bendybus.amqp import encoding, sections, values
+from bendybus.amqp.values import Symbol, Timestamp, Ubyte, Uint
+from bendybus.domain import bounds, lock_token, message_format
+from bendybus.frontend.core import columns
+from bendybus.frontend.listeners.amqp import amqp_values, annotations, escapes
+from bendybus.frontend.listeners.amqp.escapes import Section
+from bendybus.v1 import message_pb2
+
+_UINT_MAX: Final = 2**32 - 1
+_REASON: Final = "DeadLetterReason"
+_DESCRIPTION: Final = "DeadLetterErrorDescription"
+
+
+class Delivery:
+    """The messages of one delivery. Without locks: received and deleted, or peeked at."""
+
+    __slots__ = (
+        "_bodies",
+        "_changed",
+        "_counts",
+        "_descriptions",
+        "_due",
+        "_first_numbers",
+        "_formats",
+        "_heads",
+        "_ids",
+        "_keys",
+        "_lives",
+        "_locked_until_ms",
+        "_numbers",
+        "_partition",
+        "_present",
+        "_reasons",
+        "_sessions",
+        "_sources",
+        "_states",
+        "_times",
+        "_tokens",
+    )
+
+    def __init__(self, batch: columns.DeliveredBatch) -> None:
+        # Not as lists: a delivery to AMQP often is of one message.
+        self._bodies = batch.messages
+        self._heads = batch.heads
+        self._formats = batch.formats
+        self._numbers = batch.sequence_numbers
+        self._first_numbers = batch.enqueued_sequence_numbers
+        self._times = batch.enqueued_time_ms
+        self._ids = batch.message_ids
+        self._keys = batch.partition_keys
+        self._sessions = batch.session_ids
+        self._present = batch.session_present
+        self._lives = batch.time_to_live_ms
+        self._due = batch.scheduled_enqueue_time_ms
+        self._counts = batch.delivery_counts
+        self._states = batch.states
+        self._changed = batch.changed_properties
+        self._reasons = batch.dead_letter_reasons
+        self._descriptions = batch.dead_letter_error_descriptions
+        self._sources = batch.dead_letter_sources
+        self._tokens = batch.lock_tokens
+        self._locked_until_ms = batch.locked_until_ms
+        self._partition = batch.partition
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    def lock_token(self, index: int) -> bytes:
+        """Return the 16 bytes of a message's lock token; none without a lock."""
+        start = index * lock_token.TOKEN_BYTES
+        return self._tokens[start : start + lock_token.TOKEN_BYTES]
+
+    def encode(self, index: int) -> bytes:
+        """Return the AMQP message at `index`."""
+        head, data = self._decoded(index)
+        escaped = escapes.decode(head.amqp_escapes)
+        ttl_ms = self._lives[index] if self._lives else 0
+        out = bytearray(
+            _header(
+                escaped.get(escapes.DURABLE),
+                head.priority if head.HasField("priority") else None,
+                min(ttl_ms, _UINT_MAX) or None,
+                escaped.get(escapes.FIRST_ACQUIRER),
+                self._counts[index] if self._counts else 0,
+            )
+        )
+        token = self.lock_token(index)
+        if token:
+            out += _LOCK_TOKEN
+            out += token
+        self._write_annotations(index, head, escaped, out)
+        self._write_properties(index, head, escaped, ttl_ms, out)
+        self._write_application_properties(index, head, escaped, out)
+        _write_body(head, data, out)
+        if head.footer or escaped:
+            _write_entries(_FOOTER, head.footer.items(), escaped, escapes.FOOTER, out)
+        return bytes(out)
+
+    def _decoded(self, index: int) -> tuple[message_pb2.Message, bytes | None]:
+        """Return a message, and its data apart if that is all of its body."""
+        body = self._bodies[index]
+        head = self._heads[index] if self._heads else b""
+        if self._formats and self._formats[index] > message_format.NEWEST:
+            return message_pb2.Message(), head + body
+        start = _data_start(body)
+        try:
+            if start:
+                return message_pb2.Message.FromString(head), body[start:]
+            return message_pb2.Message.FromString(head + body), None
+        except DecodeError:
+            return message_pb2.Message(), head + body
+
+    def _write_annotations(
+        self,
+        index: int,
+        head: message_pb2.Message,
+        escaped: dict[Any, Any],
+        out: bytearray,
+    ) -> None:
+        number = self._numbers[index] if self._numbers else 0
+        first = self._first_numbers[index] if self._first_numbers else 0
+        state = self._states[index] if self._states else 0
+        facts = (
+            *(_SEQUENCE_NUMBER, values.LONG, number),
+            *(_ENQUEUED_SEQUENCE_NUMBER, values.LONG, first or number),
+            *(_ENQUEUED_TIME, values.TIMESTAMP, self._times[index] if self._times else 0),
+            *(_PARTITION_ID, values.SHORT, self._partition),
+            # The contract counts states from one.
+            *(_STATE, values.SMALL_INT, max(state - 1, 0)),
+        )
+        if self._tokens:
+            until = (_LOCKED_UNTIL, values.TIMESTAMP, self._locked_until_ms)
+            body, count = bytearray(_PACK_LOCKED(*facts, *until)), 6
+        else:
+            body, count = bytearray(_PACK_UNLOCKED(*facts)), 5
+        if self._keys and self._keys[index]:
+            count += 1
+            body += _PARTITION_KEY
+            encoding.write(self._keys[index], body)
+        if self._due and self._due[index]:
+            count += 1
+            body += _SCHEDULED_ENQUEUE_TIME
+            encoding.write(Timestamp(self._due[index]), body)
+        if self._sources and self._sources[index]:
+            count += 1
+            body += _DEAD_LETTER_SOURCE
+            encoding.write(self._sources[index], body)
+        own = head.annotations
+        if own or escaped:
+            entries = ((name, own[name]) for name in own if name not in _NOT_OWN)
+            count += _write_pairs(entries, escaped, escapes.ANNOTATIONS, body)
+        _write_map(_MESSAGE_ANNOTATIONS, body, count, out)
+
+    def _write_properties(
+        self,
+        index: int,
+        head: message_pb2.Message,
+        escaped: dict[Any, Any],
+        ttl_ms: int,
+        out: bytearray,
+    ) -> None:
+        created = head.creation_time_ms if head.HasField("creation_time_ms") else None
+        expires = head.absolute_expiry_time_ms if head.HasField("absolute_expiry_time_ms") else None
+        if ttl_ms and created is None and expires is None:
+            created = self._times[index] if self._times else 0
+            expires = bounds.end_of_life(created, ttl_ms)
+        fields: list[Any] = [
+            self._ids[index] or None if self._ids else None,
+            head.user_id or None,
+            head.to or None,
+            head.subject or None,
+            head.reply_to or None,
+            head.correlation_id or None,
+            _symbol(head.content_type),
+            _symbol(head.content_encoding),
+            None if expires is None else Timestamp(expires),
+            None if created is None else Timestamp(created),
+            self._session_id(index) if self._sessions else None,
+            Uint(head.group_sequence) if head.HasField("group_sequence") else None,
+            head.reply_to_session_id or None,
+        ]
+        if escaped:
+            for at, name in _ESCAPED_PROPERTIES:
+                value = escapes.original(escaped, name, escapes.text_of(fields[at]))
+                kinds = sections.PROPERTY_FIELDS[at]
+                # Receivers would refuse another type, which no client of Bendybus stores.
+                if value is not None and (not kinds or type(value) in kinds):
+                    fields[at] = value
+        while fields and fields[-1] is None:
+            fields.pop()
+        if fields:
+            out += _PROPERTIES
+            encoding.write_list(fields, out)
+
+    def _session_id(self, index: int) -> str | None:
+        return self._sessions[index] if not self._present or self._present[index] else None
+
+    def _write_application_properties(
+        self,
+        index: int,
+        head: message_pb2.Message,
+        escaped: dict[Any, Any],
+        out: bytearray,
+    ) -> None:
+        entries: Iterable[tuple[str, message_pb2.Value]] = head.application_properties.items()
+        changes: dict[str, message_pb2.Value] = {}
+        if self._changed and self._changed[index]:
+            changes.update(_changes(self._changed[index]))
+        for name, texts in ((_REASON, self._reasons), (_DESCRIPTION, self._descriptions)):
+            if texts and texts[index]:
+                changes[name] = message_pb2.Value(string_value=texts[index])
+        if changes:
+            entries = {**dict(entries), **changes}.items()
+        elif not head.application_properties and not escaped:
+            return
+        _write_entries(_APPLICATION_PROPERTIES, entries, escaped, escapes.PROPERTIES, out)
+
+
+def _write_body(head: message_pb2.Message, data: bytes | None, out: bytearray) -> None:
+    if head.HasField("value"):
+        out += _VALUE
+        encoding.write(amqp_values.from_value(head.value), out)
+    elif head.sequences:
+        for sequence in head.sequences:
+            out += _SEQUENCE
+            encoding.write_list(map(amqp_values.from_value, sequence.values), out)
+    elif data is not None:
+        for piece in head.data:
+            sections.write_data(piece, out)
+        sections.write_data(data, out)
+    else:
+        # A message of AMQP must have a body.
+        for piece in head.data or (b"",):
+            sections.write_data(piece, out)
+
+
+def _data_start(body: bytes) -> int:
+    """Return where the data begins in a body that is one field of data and no more; 0: it is not.
+
+    Read by hand: by far the most frequent shape, and the data may be large.
+    """
+    if body[:1] != b"\n":
+        return 0
+    at, size = 1, 0
+    for at in range(1, min(len(body), 6)):
+        size |= (body[at] & 0x7F) << 7 * (at - 1)
+        if body[at] < 0x80:
+            return at + 1 if at + 1 + size == len(body) else 0
+    return 0
+
+
+def _changes(serialised: bytes) -> dict[str, message_pb2.Value]:
+    try:
+        return dict(message_pb2.ValueMap.FromString(serialised).entries.items())
+    except DecodeError:
+        return {}
+
+
+def _write_entries(
+    section: bytes,
+    entries: Iterable[tuple[str, message_pb2.Value]],
+    escaped: dict[Any, Any],
+    escape: Section,
+    out: bytearray,
+) -> None:
+    body = bytearray()
+    count = _write_pairs(entries, escaped, escape, body)
+    if count:
+        _write_map(section, body, count, out)
+
+
+def _write_pairs(
+    entries: Iterable[tuple[str, message_pb2.Value]],
+    escaped: dict[Any, Any],
+    escape: Section,
+    body: bytearray,
+) -> int:
+    """Append keys and values of a section that is a map; return how many pairs there are."""
+    write, count = encoding.write, 0
+    symbols, others = escape.kind is Symbol, escapes.names(escaped, escape) if escaped else ()
+    for name, value in entries:
+        if symbols is (name not in others):
+            write(amqp_values.symbol_or_text(name), body)
+        else:
+            write(name, body)
+        write(amqp_values.from_value(value), body)
+        count += 1
+    if escaped:
+        for key, value in escapes.entries(escaped, escape):
+            write(key, body)
+            write(value, body)
+            count += 1
+    return count
+
+
+def _write_map(section: bytes, body: bytearray, count: int, out: bytearray) -> None:
+    out += section
+    if len(body) < 255 and count < 128:
+        out += bytes((values.MAP8, len(body) + 1, 2 * count))
+    else:
+        out += _PACK_MAP32(values.MAP32, len(body) + 4, 2 * count)
+    out += body
+
+
+# Of a few entities and delivery counts: nearly always the same.
+@functools.lru_cache(maxsize=1_024)
+def _header(
+    durable: Any, priority: int | None, ttl: int | None, first_acquirer: Any, delivery_count: int
+) -> bytes:
+    """Return a header section."""
+    out = bytearray(_HEADER)
+    fields = [
+        durable if isinstance(durable, bool) else None,
+        None if priority is None else Ubyte(min(priority, 255)),
+        None if ttl is None else Uint(ttl),
+        first_acquirer if isinstance(first_acquirer, bool) else None,
+        Uint(delivery_count),
+    ]
+    encoding.write_list(fields, out)
+    return bytes(out)
+
+
+def _symbol(text: str) -> str | None:
+    return amqp_values.symbol_or_text(text) if text else None
+
+
+def _section(code: int) -> bytes:
+    return bytes((values.DESCRIBED, values.SMALL_ULONG, code))
+
+
+def _key(name: str) -> bytes:
+    return encoding.encode(Symbol(name))
+
+
+def _packer(*facts: tuple[bytes, str]) -> Any:
+    return struct.Struct(">" + "".join(f"{len(key)}sB{form}" for key, form in facts)).pack
+
+
+_HEADER: Final = _section(sections.HEADER)
+_MESSAGE_ANNOTATIONS: Final = _section(sections.MESSAGE_ANNOTATIONS)
+_PROPERTIES: Final = _section(sections.PROPERTIES)
+_APPLICATION_PROPERTIES: Final = _section(sections.APPLICATION_PROPERTIES)
+_VALUE: Final = _section(sections.VALUE)
+_SEQUENCE: Final = _section(sections.SEQUENCE)
+_FOOTER: Final = _section(sections.FOOTER)
+_PACK_MAP32: Final = struct.Struct(">BII").pack
+
+_SEQUENCE_NUMBER: Final = _key(annotations.SEQUENCE_NUMBER)
+_ENQUEUED_SEQUENCE_NUMBER: Final = _key(annotations.ENQUEUED_SEQUENCE_NUMBER)
+_ENQUEUED_TIME: Final = _key(annotations.ENQUEUED_TIME)
+_PARTITION_ID: Final = _key(annotations.PARTITION_ID)
+_STATE: Final = _key(annotations.MESSAGE_STATE)
+_LOCKED_UNTIL: Final = _key(annotations.LOCKED_UNTIL)
+_PARTITION_KEY: Final = _key(annotations.PARTITION_KEY)
+_SCHEDULED_ENQUEUE_TIME: Final = _key(annotations.SCHEDULED_ENQUEUE_TIME)
+_DEAD_LETTER_SOURCE: Final = _key(annotations.DEAD_LETTER_SOURCE)
+_NOT_OWN: Final = annotations.SET_BY_THE_BUS | annotations.IN_COLUMNS
+_FACTS: Final = (
+    (_SEQUENCE_NUMBER, "q"),
+    (_ENQUEUED_SEQUENCE_NUMBER, "q"),
+    (_ENQUEUED_TIME, "q"),
+    (_PARTITION_ID, "h"),
+    (_STATE, "b"),
+)
+_PACK_UNLOCKED: Final = _packer(*_FACTS)
+_PACK_LOCKED: Final = _packer(*_FACTS, (_LOCKED_UNTIL, "q"))
+# All of the section but the token itself.
+_LOCK_TOKEN: Final = encoding.encode(
+    values.Described(
+        values.Ulong(sections.DELIVERY_ANNOTATIONS),
+        {Symbol(annotations.LOCK_TOKEN): UUID(int=0)},
+    )
+)[: -lock_token.TOKEN_BYTES]
+# Where the properties are that may be escaped.
+_ESCAPED_PROPERTIES: Final = (
+    (0, "message-id"),
+    (1, "user-id"),
+    (2, "to"),
+    (3, "subject"),
+    (4, "reply-to"),
+    (5, "correlation-id"),
+    (6, "content-type"),
+    (7, "content-encoding"),
+    (12, "reply-to-group-id"),
+)

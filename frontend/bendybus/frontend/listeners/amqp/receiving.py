@@ -1,0 +1,281 @@
+"""A link on which a client receives: its credit is the core's, its dispositions are settlements.
+
+flow ──► credit of the core ──► delivery ──► transfer
+disposition ──► settlement ──► disposition with the same outcome, settled
+"""
+
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from bendybus.amqp.composites import Composite
+from bendybus.amqp.links import SND_SETTLED, OutgoingDelivery, OutgoingLink
+from bendybus.amqp.performatives import (
+    Accepted,
+    Error,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.errors import BusError
+from bendybus.frontend.core import columns
+from bendybus.frontend.core.receiver import Delivery, Receiver
+from bendybus.frontend.core.settle import SettleRequest, Settling
+from bendybus.frontend.core.transact import Operation
+from bendybus.frontend.listeners.amqp import (
+    conditions,
+    coordinator,
+    incoming_messages,
+    outgoing_messages,
+)
+from bendybus.frontend.security import authenticator
+from bendybus.frontend.upstreams.unary_calls import SettlePart
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
+
+DEAD_LETTER: Final = "com.microsoft:dead-letter"
+REASON: Final = "DeadLetterReason"
+DESCRIPTION: Final = "DeadLetterErrorDescription"
+
+
+class ReceivingLink:
+    """See the module."""
+
+    def __init__(self, connection: "ClientConnection", link: OutgoingLink, path: str) -> None:
+        self._connection = connection
+        self._link = link
+        self._path = path
+        self._receiver: Receiver | None = None
+        # The core's credit: its tag, and how much of it is left.
+        self._tag = 0
+        self._granted = 0
+        self._finishing = False
+        self._settled = link.attach.snd_settle_mode == SND_SETTLED
+
+    @property
+    def right(self) -> tuple[authenticator.Operation, str]:
+        """What the client needs to be allowed, and where."""
+        return authenticator.Operation.RECEIVE, self._path
+
+    @property
+    def path(self) -> str:
+        """What is received from."""
+        return self._path
+
+    @property
+    def deletes(self) -> bool:
+        """Whether messages are deleted as they are sent."""
+        return self._settled
+
+    def begin(self, receiver: Receiver) -> None:
+        """Give the client what the receiver is handed."""
+        self._receiver = receiver
+
+    def hand(self, delivery: Delivery) -> None:
+        """Take what the core hands over, or the end of its credit."""
+        if not self._link.is_open:
+            self._give_back(delivery.batches)
+            return
+        for batch in delivery.batches:
+            self._send(batch)
+        if delivery.drained and delivery.tag == self._tag:
+            self._granted = 0
+            self._tag += 1
+            if self._link.drain:
+                self._link.drained()
+            elif delivery.error is not None and self._link.credit:
+                # It is not known whether there are messages: partitions are on their way back.
+                self._connection.later(1.0, self.credit_changed)
+        self._connection.write_soon()
+
+    def fail(self, error: BusError) -> None:
+        """End: there is nothing to receive from any more."""
+        # Not now: the cache is in the middle of what it does.
+        self._connection.soon(self._end, error)
+
+    def _end(self, error: BusError) -> None:
+        self._connection.detach(self._link, conditions.of(error, self._path))
+
+    def credit_changed(self) -> None:
+        """Pass the credit of the link on."""
+        receiver = self._receiver
+        if receiver is None or not self._link.is_open:
+            return
+        if self._finishing:
+            if self._link.drain:
+                self._link.drained()
+            return
+        wanted = self._link.credit
+        if wanted < self._granted:
+            tag, self._tag, self._granted = self._tag, self._tag + 1, 0
+            receiver.cancel(tag)
+        if wanted > self._granted:
+            more, self._granted = wanted - self._granted, wanted
+            receiver.grant(self._tag, more)
+        if self._link.drain:
+            receiver.drain(self._tag)
+
+    def finish(self) -> None:
+        """Send nothing more."""
+        if self._receiver is not None:
+            self._receiver.finish()
+        self._granted = 0
+        self._finishing = True
+
+    def disposed(self, deliveries: Sequence[OutgoingDelivery], state: Any, settled: bool) -> None:
+        """Settle what the client has decided."""
+        if self._receiver is None or self._settled:
+            return
+        tokens = b"".join([each.context for each in deliveries])
+        if isinstance(state, TransactionalState):
+            self._collect(deliveries, state, tokens, settled)
+            return
+        try:
+            request = _request(state, tokens)
+            request.entity_uid = self._receiver.entity.uid
+            request.session_token = self._receiver.shared.session_token
+            answer = partial(self._answer, deliveries, state, settled)
+            self._connection.settlements += 1
+            self._connection.front_end.settles.start(request, answer)
+        except BusError as error:
+            self._connection.settlements -= 1
+            if not settled:
+                for each in deliveries:
+                    self._say(each, Rejected(conditions.of(error, self._path)))
+                self._connection.write_soon()
+
+    def _collect(
+        self,
+        deliveries: Sequence[OutgoingDelivery],
+        state: TransactionalState,
+        tokens: bytes,
+        settled: bool,
+    ) -> None:
+        """Add settlements to their transaction, and answer when they were."""
+        assert self._receiver is not None, "it receives"
+        shared = self._receiver.shared
+        told: Composite = state
+        try:
+            asked = _request(state.outcome, tokens)
+            part = SettlePart(
+                asked.disposition,
+                tokens,
+                asked.changed_properties,
+                asked.dead_letter_reason,
+                asked.dead_letter_error_description,
+                shared.session_token,
+            )
+            operation = Operation(shared.entity.name, shared.sub_queue, part)
+            coordinator.collect(self._connection.coordinators, state, operation)
+        except BusError as error:
+            told = Rejected(coordinator.refusal(error, self._path))
+        if not settled:
+            for each in deliveries:
+                self._say(each, told)
+            self._connection.write_soon()
+
+    def closed(self, *, lost: bool = False) -> None:
+        """Take note that the link is detached."""
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            self._connection.front_end.receives.close(receiver)
+
+    def _send(self, batch: columns.DeliveredBatch) -> None:
+        link, messages = self._link, outgoing_messages.Delivery(batch)
+        for index in range(len(messages)):
+            if link.credit < 1 and not self._settled:
+                self._release(batch, index)
+                return
+            token, payload = messages.lock_token(index), messages.encode(index)
+            tag = uuid.UUID(bytes=token).bytes_le if token else uuid.uuid4().bytes
+            self._connection.metrics.sent.inc()
+            link.send(tag, payload, settled=self._settled, context=token)
+            self._granted -= 1
+
+    def _give_back(self, batches: Sequence[columns.DeliveredBatch]) -> None:
+        for batch in batches:
+            self._release(batch, 0)
+
+    def _release(self, batch: columns.DeliveredBatch, start: int) -> None:
+        """Give messages back that the client has no credit for any more."""
+        tokens = columns.tokens(batch, start, len(batch.messages))
+        if tokens:
+            request = SettleRequest(Disposition.RELEASE, tokens)
+            self._connection.front_end.settles.start(request, _unheard)
+
+    def _answer(
+        self,
+        deliveries: Sequence[OutgoingDelivery],
+        state: Any,
+        settled: bool,
+        settling: Settling,
+    ) -> None:
+        self._connection.settlements -= 1
+        if settled or not self._link.is_open:
+            return
+        failed = {index: error for indexes, error in settling.outcome.failures for index in indexes}
+        echoed = _echo(state)
+        for index, each in enumerate(deliveries):
+            error = failed.get(index)
+            if error is None:
+                self._say(each, echoed)
+            else:
+                self._say(each, Rejected(conditions.of(error, self._path)))
+        self._connection.write_soon()
+
+    def _say(self, delivery: OutgoingDelivery, state: Composite) -> None:
+        self._link.session.settle(delivery.delivery_id, state, incoming=False)
+
+
+def _unheard(_: Settling) -> None:
+    """Nobody waits for what becomes of messages that were given back."""
+
+
+def _request(state: Any, tokens: bytes) -> SettleRequest:
+    """Return the settlement that an outcome asks for. Raises InvalidArgument."""
+    if isinstance(state, Accepted):
+        return SettleRequest(Disposition.COMPLETE, tokens)
+    if isinstance(state, Modified):
+        changed = _changes(state.message_annotations)
+        if state.undeliverable_here:
+            return SettleRequest(Disposition.DEFER, tokens, changed)
+        if state.delivery_failed or changed is not None:
+            return SettleRequest(Disposition.ABANDON, tokens, changed)
+        return SettleRequest(Disposition.RELEASE, tokens)
+    if isinstance(state, Rejected):
+        return _dead_letter(state, tokens)
+    return SettleRequest(Disposition.RELEASE, tokens)
+
+
+def _dead_letter(state: Rejected, tokens: bytes) -> SettleRequest:
+    error = state.error if isinstance(state.error, Error) else None
+    if error is None:
+        return SettleRequest(Disposition.DEAD_LETTER, tokens)
+    info = dict(error.info or {})
+    reason, description = info.pop(REASON, None), info.pop(DESCRIPTION, None)
+    if error.condition != DEAD_LETTER:
+        # Of a peer that is no SDK of Service Bus: why it rejects is the reason.
+        reason = error.condition if reason is None else reason
+        description = error.description if description is None else description
+    return SettleRequest(
+        Disposition.DEAD_LETTER,
+        tokens,
+        _changes(info),
+        str(reason or ""),
+        str(description or ""),
+    )
+
+
+def _changes(given: dict[Any, Any] | None) -> columns.Properties | None:
+    return incoming_messages.changed_properties(given) if given else None
+
+
+def _echo(state: Any) -> Composite:
+    """Return the outcome that says that one was applied: the same, without its reasons."""
+    if isinstance(state, (Accepted, Modified)):
+        return state
+    return Rejected() if isinstance(state, Rejected) else Released()

@@ -1,0 +1,145 @@
+"""Nodes that answer requests: a link for requests, one for replies, and how replies find it.
+
+client ── request: message-id, reply-to ──►  node
+       ◄── reply: correlation-id ──────────  by the link whose target, or name, is reply-to;
+                                             without one, by the link of the same session
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from uuid import uuid4
+
+from bendybus.amqp import sections
+from bendybus.amqp.errors import DecodeError
+from bendybus.amqp.events import Delivered
+from bendybus.amqp.links import IncomingLink, Link, OutgoingLink
+from bendybus.amqp.performatives import Accepted, Error, Rejected, TransactionalState
+from bendybus.amqp.sections import Message, Properties
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
+
+# Requests that may come, and replies that wait for credit.
+CREDIT: Final = 100
+REPLIES_MAX: Final = 200
+REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class Answers(Protocol):
+    """Takes the reply to a request: application properties, and a body."""
+
+    def __call__(self, properties: dict[str, Any], body: Any = None) -> None:
+        """Send the reply; None: without a body."""
+
+
+class ReplyLink:
+    """A link on which replies go to the client."""
+
+    def __init__(self, connection: "ClientConnection", link: OutgoingLink, address: str) -> None:
+        self._connection = connection
+        self.link = link
+        self.address = address
+        self._waiting: deque[bytes] = deque()
+
+    def credit_changed(self) -> None:
+        """Send what waits for credit."""
+        while self._waiting and self.link.credit:
+            self._send(self._waiting.popleft())
+        if self.link.drain:
+            self.link.drained()
+
+    def reply(self, payload: bytes) -> None:
+        """Send a reply, or keep it until there is credit."""
+        if not self.link.is_open:
+            return
+        if self.link.credit and not self._waiting:
+            self._send(payload)
+        elif len(self._waiting) < REPLIES_MAX:
+            self._waiting.append(payload)
+        else:
+            self.link.detach(
+                Error("amqp:resource-limit-exceeded", "the replies to its requests are not read")
+            )
+        self._connection.write_soon()
+
+    def closed(self, *, lost: bool = False) -> None:
+        """Take note that the link is detached."""
+        self._waiting.clear()
+        self._connection.reply_links.discard(self)
+
+    def _send(self, payload: bytes) -> None:
+        self.link.send(uuid4().bytes, payload, settled=True)
+
+
+class RequestLink:
+    """A link on which requests come. Subclasses say what they ask for."""
+
+    def __init__(self, connection: "ClientConnection", link: IncomingLink, address: str) -> None:
+        self.connection = connection
+        self.link = link
+        self.address = address
+
+    def begin(self) -> None:
+        """Let requests come."""
+        self.link.grant(CREDIT)
+
+    def delivered(self, event: Delivered) -> None:
+        """Take a request."""
+        if self.link.credit < CREDIT // 2:
+            self.link.grant(CREDIT)
+        settle = self.link.session.settle
+        try:
+            request = sections.decode(event.payload)
+        except DecodeError as error:
+            if not event.settled:
+                settle(event.delivery_id, Rejected(Error("amqp:decode-error", str(error))))
+            return
+        if not event.settled:
+            state = event.state
+            in_transaction = isinstance(state, TransactionalState)
+            accepted = (
+                TransactionalState(state.txn_id, Accepted()) if in_transaction else Accepted()
+            )
+            settle(event.delivery_id, accepted)
+        self.request(request, event)
+
+    def request(self, request: Message, event: Delivered) -> None:
+        """Answer a request, now or later."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Requests are answered as they come."""
+
+    def closed(self, *, lost: bool = False) -> None:
+        """Take note that the link is detached."""
+
+    def reply(self, request: Message, properties: dict[str, Any], body: Any = None) -> None:
+        """Send the reply to a request."""
+        asked = request.properties or Properties()
+        correlation_id = asked.correlation_id if asked.message_id is None else asked.message_id
+        payload = sections.encode(
+            Message(
+                properties=Properties(correlation_id=correlation_id),
+                application_properties=properties,
+                value=body,
+                has_value=True,
+            )
+        )
+        found = self._reply_link(asked.reply_to)
+        if found is not None:
+            found.reply(payload)
+
+    def _reply_link(self, reply_to: Any) -> ReplyLink | None:
+        links = [each for each in self.connection.reply_links if each.address == self.address]
+        if reply_to is not None:
+            for each in links:
+                if reply_to in (_target_of(each.link), each.link.name):
+                    return each
+        for each in links:
+            if each.link.session is self.link.session:
+                return each
+        return links[0] if links else None
+
+
+def _target_of(link: Link) -> Any:
+    return getattr(link.attach.target, "address", None)

@@ -1,0 +1,161 @@
+"""Requests about the rules of a subscription, and rules as AMQP describes them.
+
+rule-description   0x137_0000_0004   [filter, action, name]
+empty-rule-action  0x137_0000_0005   []
+sql-rule-action    0x137_0000_0006   [expression, compatibility level]
+sql-filter         0x137_000_0006    [expression, compatibility level]
+true-filter        0x137_000_0007    []
+false-filter       0x137_000_0008    []
+correlation-filter 0x137_000_0009    [eight properties, map of application properties]
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bendybus.amqp.values import Described, Int, Ulong
+from bendybus.domain import bounds, errors, limits
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
+from bendybus.domain.filters import rule as rules
+from bendybus.domain.filters.rule import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    Rule,
+    SqlFilter,
+    SqlRuleAction,
+    TrueFilter,
+)
+from bendybus.domain.filters.rule_set import RuleAction, RuleChange
+from bendybus.domain.filters.values import Value
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.listeners.amqp import amqp_values
+from bendybus.frontend.listeners.amqp.fields import Fields
+from bendybus.frontend.upstreams.unary_calls import Commit
+from bendybus.v1 import message_pb2
+from bendybus.wire import message_properties
+
+_RULE: Final = Ulong(0x13700000004)
+_NO_ACTION: Final = Ulong(0x13700000005)
+_SQL_ACTION: Final = Ulong(0x13700000006)
+_SQL_FILTER: Final = Ulong(0x1370000006)
+_TRUE_FILTER: Final = Ulong(0x1370000007)
+_FALSE_FILTER: Final = Ulong(0x1370000008)
+_CORRELATION_FILTER: Final = Ulong(0x1370000009)
+# Of the SQL dialect, as the service reports it.
+_COMPATIBILITY: Final = Int(20)
+# In the order of the described list; fields of CorrelationFilter.
+_PROPERTIES: Final = (
+    "correlation_id",
+    "message_id",
+    "to",
+    "reply_to",
+    "label",
+    "session_id",
+    "reply_to_session_id",
+    "content_type",
+)
+PAGE_MAX: Final = 1_000
+
+
+async def add(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, Any]:
+    """Create a rule."""
+    subscription = _subscription(front_end, path)
+    described = Fields(fields.required("rule-description", dict))
+    rule = Rule(fields.required("rule-name", str), _filter(described), _action(described))
+    # Parsing takes up to a second for the longest texts: not on the event loop.
+    await asyncio.to_thread(rules.check, rule, partitioned=subscription.partitioned)
+    await _change(front_end, subscription, RuleAction.CREATE, rule)
+    return {}
+
+
+async def remove(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, Any]:
+    """Delete a rule."""
+    rule = Rule(fields.required("rule-name", str))
+    await _change(front_end, _subscription(front_end, path), RuleAction.DELETE, rule)
+    return {}
+
+
+async def listed(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, Any] | None:
+    """Return rules by name, from `skip` on, at most `top`."""
+    skip, top = fields.required("skip", int), fields.required("top", int)
+    description = _subscription(front_end, path).description
+    assert isinstance(description, SubscriptionDescription), path
+    found = sorted(description.rules, key=lambda rule: rule.name.lower())
+    page = found[max(0, skip) :][: max(0, min(top, PAGE_MAX))]
+    return {"rules": [{"rule-description": _described(rule)} for rule in page]} if page else None
+
+
+def _subscription(front_end: FrontEnd, path: str) -> Entity:
+    return front_end.directory.find(path, EntityKind.SUBSCRIPTION)
+
+
+async def _change(
+    front_end: FrontEnd, subscription: Entity, action: RuleAction, rule: Rule
+) -> None:
+    await front_end.manager.change(
+        Commit(
+            EntityAction.UPDATE,
+            subscription.name,
+            origin=Origin.CLIENT,
+            kind=EntityKind.SUBSCRIPTION,
+            rule_change=RuleChange(action, rule),
+        )
+    )
+
+
+def _filter(described: Fields) -> Filter:
+    sql = described.optional("sql-filter", dict)
+    if sql is not None:
+        return SqlFilter(Fields(sql).required("expression", str))
+    correlation = described.optional("correlation-filter", dict)
+    if correlation is None:
+        raise errors.InvalidArgument(
+            "rule-description", "must have a sql-filter or a correlation-filter."
+        )
+    wanted = Fields(correlation)
+    texts = {name: wanted.optional(name.replace("_", "-"), str) for name in _PROPERTIES}
+    return CorrelationFilter(**texts, properties=_values(wanted.optional("properties", dict) or {}))
+
+
+def _action(described: Fields) -> SqlRuleAction | None:
+    action = described.optional("sql-rule-action", dict)
+    return None if action is None else SqlRuleAction(Fields(action).required("expression", str))
+
+
+def _values(given: Mapping[Any, Any]) -> dict[str, Value]:
+    bounds.check_number("properties", len(given), limits.RULE_VALUES_MAX)
+    made: dict[str, Value] = {}
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise errors.InvalidArgument("properties", f"a name must be a string (got {name!r}).")
+        proto = message_pb2.Value()
+        amqp_values.fill(proto, value, 0)
+        made[str(name)] = message_properties.from_value(proto)
+    return made
+
+
+def _described(rule: Rule) -> Described:
+    if rule.action is None:
+        action = Described(_NO_ACTION, [])
+    else:
+        action = Described(_SQL_ACTION, [rule.action.sql_expression, _COMPATIBILITY])
+    return Described(_RULE, [_described_filter(rule.filter), action, rule.name])
+
+
+def _described_filter(given: Filter) -> Described:
+    if isinstance(given, TrueFilter):
+        return Described(_TRUE_FILTER, [])
+    if isinstance(given, FalseFilter):
+        return Described(_FALSE_FILTER, [])
+    if isinstance(given, SqlFilter):
+        return Described(_SQL_FILTER, [given.sql_expression, _COMPATIBILITY])
+    properties = {
+        name: amqp_values.from_value(message_properties.to_value(value))
+        for name, value in given.properties.items()
+    }
+    texts = [getattr(given, name) for name in _PROPERTIES]
+    return Described(_CORRELATION_FILTER, [*texts, properties])

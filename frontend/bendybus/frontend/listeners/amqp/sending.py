@@ -1,0 +1,187 @@
+"""A link on which a client sends: its transfers become requests of the core.
+
+Transfers that were read together go on together, each with an outcome of its own; a batch is one
+atomic unit. Each is answered when its partition has committed it.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from bendybus.amqp import sections
+from bendybus.amqp.composites import Composite
+from bendybus.amqp.errors import DecodeError
+from bendybus.amqp.events import Delivered
+from bendybus.amqp.links import IncomingLink
+from bendybus.amqp.performatives import Accepted, Error, Rejected, TransactionalState
+from bendybus.domain import errors, limits
+from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.send import SendOutcome, SendRequest
+from bendybus.frontend.core.transact import Operation
+from bendybus.frontend.listeners.amqp import conditions, coordinator
+from bendybus.frontend.listeners.amqp.incoming_messages import Columns
+from bendybus.frontend.security import authenticator
+from bendybus.frontend.upstreams.unary_calls import SendPart
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
+
+# Transfers that a link may send before it hears of more.
+CREDIT: Final = 1_000
+# Messages, and bytes, of one request of the core.
+MESSAGES_MAX: Final = 1_000
+BYTES_MAX: Final = 1 * limits.MB
+
+
+class _Unit:
+    """A delivery, and how many messages it is."""
+
+    __slots__ = ("delivery_id", "messages", "settled")
+
+    def __init__(self, event: Delivered, messages: int) -> None:
+        self.delivery_id = event.delivery_id
+        self.settled = event.settled
+        self.messages = messages
+
+
+class SendingLink:
+    """See the module."""
+
+    def __init__(
+        self,
+        connection: "ClientConnection",
+        link: IncomingLink,
+        path: str,
+        entity: str,
+        message_bytes_max: int,
+    ) -> None:
+        self._connection = connection
+        self._link = link
+        self._path = path
+        self._entity = entity
+        self._message_bytes_max = message_bytes_max
+        self._messages = Columns()
+        self._units: list[_Unit] = []
+        self._size_bytes = 0
+        self._finishing = False
+
+    @property
+    def right(self) -> tuple[authenticator.Operation, str]:
+        """What the client needs to be allowed, and where."""
+        return authenticator.Operation.SEND, self._path
+
+    def begin(self) -> None:
+        """Let transfers come."""
+        self._link.grant(CREDIT)
+
+    def finish(self) -> None:
+        """Let no more transfers come."""
+        self._finishing = True
+        self._link.grant(0)
+
+    def delivered(self, event: Delivered) -> None:
+        """Take a transfer."""
+        if self._link.credit < CREDIT // 2 and not self._finishing:
+            self._link.grant(CREDIT)
+        if isinstance(event.state, TransactionalState):
+            self._collect(event, event.state)
+            return
+        try:
+            count = self._add(event, self._messages)
+        except BusError as error:
+            self._connection.front_end.metrics.refused(self._path, error)
+            if not event.settled:
+                self._reject(event.delivery_id, error)
+            return
+        self._units.append(_Unit(event, count))
+        self._size_bytes += len(event.payload)
+        if len(self._messages) >= MESSAGES_MAX or self._size_bytes >= BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was read."""
+        if not self._units:
+            return
+        units, messages = self._units, self._messages
+        self._units, self._messages, self._size_bytes = [], Columns(), 0
+        self._connection.sends += 1
+        sizes = [unit.messages for unit in units]
+        request = SendRequest(
+            self._entity,
+            SubQueue.MAIN,
+            messages.batch(),
+            group_sizes=sizes if len(sizes) > 1 else (),
+        )
+        self._connection.repeated_sends.submit(
+            request, lambda result: self._answered(units, result), client=self._connection.client
+        )
+
+    def closed(self, *, lost: bool = False) -> None:
+        """Take note that the link is detached: what came on it is sent, and not answered."""
+        self.flush()
+
+    def _collect(self, event: Delivered, state: TransactionalState) -> None:
+        """Add a transfer to its transaction, and answer when it was."""
+        try:
+            messages = Columns()
+            self._add(event, messages)
+            operation = Operation(self._entity, SubQueue.MAIN, SendPart(messages.batch()))
+            coordinator.collect(self._connection.coordinators, state, operation)
+        except BusError as error:
+            self._connection.front_end.metrics.refused(self._path, error)
+            told: Composite = Rejected(coordinator.refusal(error, self._path))
+        else:
+            told = Accepted()
+        if not event.settled:
+            answer = TransactionalState(state.txn_id, told) if isinstance(told, Accepted) else told
+            self._link.session.settle(event.delivery_id, answer)
+
+    def _add(self, event: Delivered, messages: Columns) -> int:
+        """Add the messages of a transfer, all or none; return how many. Raises what is wrong."""
+        single = event.message_format != sections.BATCH_FORMAT
+        if event.too_large or (single and len(event.payload) > self._message_bytes_max):
+            most = self._message_bytes_max if single else self._link.max_message_size
+            raise errors.MessageSizeExceeded(
+                f"{self._entity!r}: the message, or batch, is larger than the {most} bytes "
+                "allowed. Send less at a time.",
+                metadata={"entity": self._entity, "limit": str(most)},
+            )
+        if event.no_room:
+            raise errors.ServerBusy(
+                "too many large messages are on their way to the front end. Retry.",
+                retry_after_ms=500,
+            )
+        if single:
+            messages.add(event.payload)
+            return 1
+        try:
+            parts = sections.batched(event.payload)
+        except DecodeError as error:
+            raise errors.InvalidArgument("message", f"cannot be decoded: {error}.") from None
+        # All of them, or none.
+        batch = Columns()
+        for part in parts:
+            batch.add(part)
+        messages.extend(batch)
+        return len(parts)
+
+    def _answered(self, units: list[_Unit], result: SendOutcome | BusError) -> None:
+        connection = self._connection
+        connection.send_answered()
+        if not self._link.is_open:
+            return
+        settle = self._link.session.settle
+        accepted = Accepted()
+        failures = {} if isinstance(result, BusError) else result.failures
+        for index, unit in enumerate(units):
+            if unit.settled:
+                continue
+            error = result if isinstance(result, BusError) else failures.get(index)
+            if error is None:
+                settle(unit.delivery_id, accepted)
+            else:
+                self._reject(unit.delivery_id, error)
+        connection.write_soon()
+
+    def _reject(self, delivery_id: int, error: BusError) -> None:
+        told: Error = conditions.of(error, self._path)
+        self._link.session.settle(delivery_id, Rejected(told))

@@ -1,0 +1,142 @@
+"""A link on which a client receives from a session: attached once the session is locked for it.
+
+attach with a session filter ──► accept ──► attach with the name of the session
+detach, end or close by the client ──► the session is closed: another receiver may have it
+the line is lost ──► the lock stays until it ends
+"""
+
+import asyncio
+import dataclasses
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from bendybus.amqp.links import OutgoingLink
+from bendybus.amqp.performatives import Error
+from bendybus.amqp.values import Symbol
+from bendybus.domain import errors
+from bendybus.domain.errors import BusError
+from bendybus.frontend.core.receive import Source
+from bendybus.frontend.core.sessions import LockedSession, SessionCache
+from bendybus.frontend.listeners.amqp import conditions
+from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
+
+logger = logging.getLogger(__name__)
+SESSION_FILTER: Final = "com.microsoft:session-filter"
+_TIMEOUT: Final = "com.microsoft:timeout"
+_LOCKED_UNTIL: Final = "com.microsoft:locked-until-utc"
+# As the service waits for the next available session.
+WAIT_MS: Final = 65_000
+# .NET's ticks of 100 ns since the year 1, in 1970.
+_TICKS_1970: Final = 621_355_968_000_000_000
+_TICKS_A_MS: Final = 10_000
+
+
+def ticks(time_ms: int) -> int:
+    """Return a time as .NET counts it."""
+    return _TICKS_1970 + time_ms * _TICKS_A_MS
+
+
+class SessionReceivingLink(ReceivingLink):
+    """See the module."""
+
+    def __init__(
+        self,
+        connection: "ClientConnection",
+        link: OutgoingLink,
+        path: str,
+        source: Source,
+        wanted: Any,
+    ) -> None:
+        super().__init__(connection, link, path)
+        self._source = source
+        self._wanted = wanted
+        self._accepting: asyncio.Task[None] | None = None
+        # Once it is locked.
+        self.session: LockedSession | None = None
+
+    def accept(self) -> None:
+        """Lock the session, then attach the link. Raises InvalidArgument."""
+        if self._wanted is not None and type(self._wanted) is not str:
+            raise errors.InvalidArgument(
+                SESSION_FILTER, "must be a string, or null for the next available session."
+            )
+        self._accepting = asyncio.get_running_loop().create_task(
+            self._accept(), name="amqp-accept-session"
+        )
+
+    def closed(self, *, lost: bool = False) -> None:
+        """Take note that the link is detached, or lost with its connection."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+        session = self._leave()
+        super().closed(lost=lost)
+        if session is not None and not lost:
+            self._connection.start(self._close(session))
+
+    async def release(self) -> None:
+        """Give the session up, uncounted, before the bus detaches the link."""
+        session = self._leave()
+        super().closed()
+        if session is not None:
+            await self._close(session)
+
+    def _leave(self) -> LockedSession | None:
+        """Receive no more; return the session that is held."""
+        receiver, (session, self.session) = self._receiver, (self.session, None)
+        if receiver is not None and isinstance(receiver.shared, SessionCache):
+            self._connection.front_end.sessions.leave(receiver.shared)
+        return session
+
+    async def _accept(self) -> None:
+        link, connection = self._link, self._connection
+        sessions = connection.front_end.sessions
+        asked = (link.attach.properties or {}).get(_TIMEOUT)
+        wait_ms = asked if isinstance(asked, int) else WAIT_MS
+        try:
+            entity, session = await sessions.accept(
+                self._source.entity, self._source.sub_queue, self._wanted, wait_ms
+            )
+        except BusError as error:
+            link.context = None
+            link.refuse(conditions.of(error, self._path))
+            connection.write_soon()
+            return
+        except Exception:
+            # The boundary of this task: the client must not wait for ever.
+            logger.exception("AMQP session: could not be accepted")
+            link.context = None
+            link.refuse(Error("amqp:internal-error", "the session could not be accepted"))
+            connection.write_soon()
+            return
+        self._accepting = None
+        self.session = session
+        receiver = sessions.open(
+            entity, self._source.mode, session, self.hand, self.fail, owner=connection.flow.owner
+        )
+        source = dataclasses.replace(
+            link.attach.source, filter={Symbol(SESSION_FILTER): session.session_id}
+        )
+        link.accept(
+            source=source,
+            max_message_size=connection.front_end.message_bytes_max(self._path),
+            properties={Symbol(_LOCKED_UNTIL): ticks(session.locked_until_ms)},
+        )
+        self.begin(receiver)
+        connection.write_soon()
+        # STRICTLY AFTER the attach is on its way: from now on the client may know its session.
+        connection.soon(self._told)
+
+    def _told(self) -> None:
+        receiver = self._receiver
+        if receiver is not None and isinstance(receiver.shared, SessionCache):
+            self._connection.front_end.sessions.told(receiver.shared)
+
+    async def _close(self, session: LockedSession) -> None:
+        try:
+            await self._connection.front_end.sessions.close(self._source.entity, session.token)
+        except BusError as error:
+            # It is freed when its partition is back, or when its lock ends.
+            logger.debug("AMQP session: not closed yet: %s", error)
