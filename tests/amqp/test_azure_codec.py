@@ -64,7 +64,7 @@ def arrays_of_some() -> st.SearchStrategy[Array]:
     """Return arrays that it can write: of others it gives items constructors of their own."""
 
     def of(code: int) -> st.SearchStrategy[Array]:
-        items = ITEMS[code].filter(lambda item: item != 0 or type(item) not in (Uint, Ulong))
+        items = ITEMS[code].map(lambda item: item or (type(item)(1) if item == 0 else item))
         return st.builds(Array, st.just(code), st.lists(items, min_size=1, max_size=4))
 
     return st.sampled_from(CODES[1:]).flatmap(of)
@@ -76,7 +76,7 @@ def compounds(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     # Texts only: symbols with the same letters are the same keys for it.
     maps = st.dictionaries(TEXTS, inner, max_size=4)
     # Described maps get a key that says so.
-    plain = inner.filter(lambda value: type(value) is not dict)
+    plain = inner.map(lambda value: [*value.values()] if type(value) is dict else value)
     return (
         st.lists(inner, max_size=4) | maps | arrays_of_some() | st.builds(Described, codes, plain)
     )

@@ -82,8 +82,13 @@ def attempt(round_: int) -> None:
 def check_value(data: bytes) -> None:
     """What is a value stays itself, and so does the composite that it may be."""
     try:
+        directly = composites.decode(data)
+    except DecodeError:
+        directly = None
+    try:
         value, end = decoding.decode(data)
     except DecodeError:
+        assert directly is None
         return
     assert 0 < end <= len(data)
     assert decoding.skip(data, 0) == end
@@ -93,6 +98,7 @@ def check_value(data: bytes) -> None:
     except DecodeError:
         return
     if isinstance(made, composites.Composite):
+        assert same(directly, (made, end))
         assert composites.composite(decoding.decode_whole(made.encoded())) == made
         for name, *_ in made._TYPES:
             check_field(getattr(made, name))
@@ -205,7 +211,7 @@ def peak_bytes(data: bytes) -> int:
 
 
 def check_bytes(data: bytes) -> None:
-    for read in (decoding.decode, sections.decode, sections.batched):
+    for read in (decoding.decode, composites.decode, sections.decode, sections.batched):
         try:
             read(data)
         except DecodeError:

@@ -53,7 +53,10 @@ BY_TYPE: Final[dict[str, st.SearchStrategy[Any]]] = {
 
 
 def read(encoded: bytes) -> Composite:
-    return composites.composite(decoding.decode_whole(encoded))
+    made, end = composites.decode(encoded + b"payload")
+    assert end == len(encoded)
+    assert same(composites.composite(decoding.decode_whole(encoded)), made)
+    return made
 
 
 def filled(kind: type[Composite]) -> st.SearchStrategy[Composite]:
@@ -286,7 +289,24 @@ def test_what_is_no_composite_is_refused_and_known_as_it_is(value: Any) -> None:
         composites.composite(value)
 
     assert len(str(refused.value)) < 200
+    with pytest.raises(DecodeError, match=r"expected|unknown descriptor"):
+        composites.decode(encoding.encode(value))
     assert composites.known(value) is value
+
+
+def test_fields_are_nested_as_deep_as_in_any_value() -> None:
+    for depth, refused in ((decoding.NESTING_MAX - 2, False), (decoding.NESTING_MAX - 1, True)):
+        inner: list[Any] = []
+        for _ in range(depth):
+            inner = [inner]
+        encoded = encoding.encode(Described(Ulong(0x26), [inner]))
+
+        for decode in (decoding.decode, composites.decode):
+            if refused:
+                with pytest.raises(DecodeError, match="nested"):
+                    decode(encoded)
+            else:
+                assert decode(encoded)[1] == len(encoded)
 
 
 def test_performatives_and_composites_are_the_same_classes() -> None:

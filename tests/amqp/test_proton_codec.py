@@ -116,8 +116,7 @@ def take(data: proton.Data) -> Any:
     if kind == Data.LIST:
         return _take_inside(data)
     if kind == Data.MAP:
-        items = _take_inside(data)
-        return values.map_of(zip(items[::2], items[1::2], strict=True))
+        return values.map_of_list(_take_inside(data))
     if kind == Data.DESCRIBED:
         return Described(*_take_inside(data))
     if kind == Data.ARRAY:

@@ -117,7 +117,7 @@ def test_all_sections_together_come_back() -> None:
     assert sections.decode(late) == message
     with pytest.raises(DecodeError, match="may not follow"):
         sections.decode(late + SECTIONS["d"])
-    with pytest.raises(DecodeError, match="one section of delivery annotations"):
+    with pytest.raises(DecodeError, match="one section of delivery_annotations"):
         sections.decode(b"".join(SECTIONS[letter] for letter in "dmpabfd"))
 
 

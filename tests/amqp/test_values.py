@@ -25,7 +25,7 @@ from bendybus.amqp.values import (
 )
 from tests.amqp.any_values import BORDERS, ITEMS, VALUES, same
 
-ANY_VALUE = settings(max_examples=100, derandomize=True)
+ANY_VALUE = settings(max_examples=200, derandomize=True)
 
 
 def decoded(value: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeVar
 
-from bendybus.amqp import encoding, values
+from bendybus.amqp import decoding, encoding, values
 from bendybus.amqp.errors import DecodeError
 from bendybus.amqp.values import Array, Described, Symbol, Ubyte, Uint, Ulong, Ushort
 
@@ -17,9 +17,13 @@ _T = TypeVar("_T", bound="Composite")
 
 @dataclass(frozen=True, slots=True)
 class _Type:
-    """How a field is checked when it is read, and what it is made when it is written."""
+    """How a field is checked when it is read, and what it is made when it is written.
+
+    `usual`: a type whose values are all valid, as they are.
+    """
 
     name: str
+    usual: type | None
     valid: Callable[[Any], bool]
     written: Callable[[Any], Any]
 
@@ -31,11 +35,11 @@ def _number(name: str, kind: type[int], most: int | None = None) -> _Type:
     def written(value: Any) -> Any:
         return kind(value) if isinstance(value, int) and type(value) is not bool else value
 
-    return _Type(name, valid, written)
+    return _Type(name, kind if most is None else None, valid, written)
 
 
 def _exactly(name: str, kind: type) -> _Type:
-    return _Type(name, lambda value: type(value) is kind, _as_is)
+    return _Type(name, kind, lambda value: type(value) is kind, _as_is)
 
 
 def _as_is(value: Any) -> Any:
@@ -67,11 +71,17 @@ ULONG: Final = _number("ulong", Ulong)
 SENDER_SETTLE_MODE: Final = _number("sender-settle-mode", Ubyte, 2)
 RECEIVER_SETTLE_MODE: Final = _number("receiver-settle-mode", Ubyte, 1)
 STRING: Final = _exactly("string", str)
-SYMBOL: Final = _Type("symbol", _is_symbol, lambda v: Symbol(v) if isinstance(v, str) else v)
+SYMBOL: Final = _Type(
+    "symbol", Symbol, _is_symbol, lambda v: Symbol(v) if isinstance(v, str) else v
+)
 BINARY: Final = _exactly("binary", bytes)
 MAP: Final = _exactly("map", dict)
-SYMBOLS: Final = _Type("symbols", _are_symbols, _symbols)
-ANY: Final = _Type("any", lambda value: True, _as_is)
+SYMBOLS: Final = _Type("symbols", None, _are_symbols, _symbols)
+ANY: Final = _Type("any", Described, lambda value: True, _as_is)
+
+
+# In place of the default of a field that has none.
+_MANDATORY: Final = object()
 
 
 def field_of(kind: _Type, default: Any = None, *, mandatory: bool = False) -> Any:
@@ -86,48 +96,70 @@ class Composite:
     CODE: ClassVar[int]
     # Fields at the end that are not set are written, too.
     WRITTEN_WHOLE: ClassVar[bool] = False
+    # By field, in order: its name, type and default, and whether it is mandatory.
     _TYPES: ClassVar[tuple[tuple[str, _Type, Any, bool], ...]]
+    # The same for fast reading: the usual type, and the default, or _MANDATORY.
+    _USUAL: ClassVar[tuple[tuple[type | None, Any], ...]]
+    # After the last mandatory field.
+    _MANDATORY_END: ClassVar[int]
+    # Its descriptor, encoded.
+    _HEAD: ClassVar[bytes]
 
     @classmethod
     def from_list(cls: type[_T], items: Sequence[Any]) -> _T:
         """Return it, read from its fields. Raises DecodeError."""
         made: list[Any] = []
-        for (name, kind, default, mandatory), item in zip(cls._TYPES, items, strict=False):
-            if item is None:
-                if mandatory:
-                    raise DecodeError(f"{cls.__name__}.{name} must be set")
-                item = default
-            elif not kind.valid(item):
-                raise DecodeError(f"{cls.__name__}.{name} must be of type {kind.name}")
-            elif kind is SYMBOLS:
-                item = (item,) if isinstance(item, str) else tuple(item.items)
-            made.append(item)
-        for name, _, _, mandatory in cls._TYPES[len(made) :]:
-            if mandatory:
-                raise DecodeError(f"{cls.__name__}.{name} must be set")
+        for (usual, default), item in zip(cls._USUAL, items, strict=False):
+            if type(item) is usual:
+                made.append(item)
+            elif item is None and default is not _MANDATORY:
+                made.append(default)
+            else:
+                made.append(_read_field(cls, len(made), item))
+        for index in range(len(made), cls._MANDATORY_END):
+            if cls._TYPES[index][3]:
+                _read_field(cls, index, None)
         return cls(*made)
 
     def to_described(self) -> Described:
         """Return it as the described list that is encoded. Raises TypeError and ValueError."""
+        return Described(Ulong(self.CODE), self._to_list())
+
+    def encoded(self) -> bytes:
+        """Return its encoding. Raises TypeError and ValueError."""
+        out = bytearray(self._HEAD)
+        encoding.write(self._to_list(), out)
+        return bytes(out)
+
+    def _to_list(self) -> list[Any]:
         items: list[Any] = []
         for name, kind, default, mandatory in self._TYPES:
             value = getattr(self, name)
             if value is None and mandatory:
                 raise ValueError(f"{type(self).__name__}.{name} must be set")
-            if value is None or (value == default and not mandatory):
+            if value is None or (default is not None and value == default):
                 items.append(None)
-                continue
-            item = as_written(kind.written(value))
-            if not kind.valid(item):
-                raise TypeError(f"{type(self).__name__}.{name} must be of type {kind.name}")
-            items.append(item)
+            elif type(value) is kind.usual:
+                items.append(value)
+            else:
+                item = as_written(kind.written(value))
+                if not kind.valid(item):
+                    raise TypeError(f"{type(self).__name__}.{name} must be of type {kind.name}")
+                items.append(item)
         while items and items[-1] is None and not self.WRITTEN_WHOLE:
             items.pop()
-        return Described(Ulong(self.CODE), items)
+        return items
 
-    def encoded(self) -> bytes:
-        """Return its encoding. Raises TypeError and ValueError."""
-        return encoding.encode(self.to_described())
+
+def _read_field(cls: type[Composite], index: int, item: Any) -> Any:
+    name, kind, _, mandatory = cls._TYPES[index]
+    if item is None and mandatory:
+        raise DecodeError(f"{cls.__name__}.{name} must be set")
+    if not kind.valid(item):
+        raise DecodeError(f"{cls.__name__}.{name} must be of type {kind.name}")
+    if kind is SYMBOLS:
+        return (item,) if isinstance(item, str) else tuple(item.items)
+    return item
 
 
 def as_written(value: Any) -> Any:
@@ -136,6 +168,8 @@ def as_written(value: Any) -> Any:
 
 
 _BY_CODE: Final[dict[int, type[Composite]]] = {}
+# By descriptor as it is nearly always encoded: as a small ulong.
+_BY_HEAD: Final[dict[bytes, type[Composite]]] = {}
 _BY_SYMBOL: Final[dict[str, type[Composite]]] = {}
 
 
@@ -148,7 +182,14 @@ def described_as(code: int, symbol: str) -> Callable[[type[_T]], type[_T]]:
             (each.name, each.metadata["type"], each.default, each.metadata["mandatory"])
             for each in fields(cls)  # type: ignore[arg-type]
         )
+        cls._USUAL = tuple(
+            (kind.usual, _MANDATORY if mandatory else default)
+            for _, kind, default, mandatory in cls._TYPES
+        )
+        cls._MANDATORY_END = max((n + 1 for n, each in enumerate(cls._TYPES) if each[3]), default=0)
+        cls._HEAD = bytes((values.DESCRIBED, values.SMALL_ULONG, code))
         _BY_CODE[code] = cls
+        _BY_HEAD[cls._HEAD] = cls
         _BY_SYMBOL[symbol] = cls
         return cls
 
@@ -157,13 +198,31 @@ def described_as(code: int, symbol: str) -> Callable[[type[_T]], type[_T]]:
 
 def kind_of(descriptor: Any) -> type[Composite] | None:
     """Return the composite that a descriptor names; None: none of these."""
-    if isinstance(descriptor, Symbol):
-        return _BY_SYMBOL.get(descriptor)
-    return _BY_CODE.get(descriptor) if type(descriptor) is Ulong else None
+    if type(descriptor) is Ulong:
+        return _BY_CODE.get(descriptor)
+    return _BY_SYMBOL.get(descriptor) if type(descriptor) is Symbol else None
+
+
+def decode(data: bytes) -> tuple[Composite, int]:
+    """Return the composite that `data` begins with, and where it ends. Raises DecodeError."""
+    kind = _BY_HEAD.get(data[:3])
+    if kind is None:
+        value, end = decoding.decode(data)
+        return composite(value), end
+    left = decoding.limits()
+    # The descriptor is a level too.
+    left[0] -= 1
+    items, end = decoding.decode(data, 3, left)
+    if type(items) is not list:
+        raise DecodeError("a described list is expected")
+    return kind.from_list(items), end
 
 
 def composite(value: Any) -> Composite:
-    """Return the composite that a decoded value is. Raises DecodeError."""
+    """Return the composite that a decoded value is. Raises DecodeError.
+
+    Known are the classes of the modules that have been imported, such as `performatives`.
+    """
     if not isinstance(value, Described) or not isinstance(value.value, list):
         raise DecodeError("a described list is expected")
     kind = kind_of(value.descriptor)

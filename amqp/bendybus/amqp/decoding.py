@@ -43,6 +43,7 @@ CODE_POINT_MAX: Final = 0x10FFFF
 
 _U16: Final = struct.Struct(">H").unpack_from
 _U32: Final = struct.Struct(">I").unpack_from
+_U32_U32: Final = struct.Struct(">II").unpack_from
 _U64: Final = struct.Struct(">Q").unpack_from
 _I8: Final = struct.Struct(">b").unpack_from
 _I16: Final = struct.Struct(">h").unpack_from
@@ -151,7 +152,10 @@ def _fixed(
     def read(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
         return kind(unpack(data, at)[0]), at + width
 
-    return read
+    def read_as_it_is(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
+        return unpack(data, at)[0], at + width
+
+    return read_as_it_is if kind in (int, float) else read
 
 
 def _raw(kind: Callable[[bytes], Any], width: int) -> _Reader:
@@ -189,75 +193,83 @@ def _string32(data: bytes, at: int, left: Limits) -> tuple[str, int]:
 
 def _symbol8(data: bytes, at: int, left: Limits) -> tuple[Symbol, int]:
     end = at + 1 + data[at]
-    return Symbol(_slice(data, at + 1, end).decode("ascii")), end
+    return Symbol(_slice(data, at + 1, end), "ascii"), end
 
 
 def _symbol32(data: bytes, at: int, left: Limits) -> tuple[Symbol, int]:
     end = at + 4 + _U32(data, at)[0]
-    return Symbol(_slice(data, at + 4, end).decode("ascii")), end
+    return Symbol(_slice(data, at + 4, end), "ascii"), end
 
 
-def _body(data: bytes, at: int, wide: bool) -> tuple[int, int, int]:
-    """Return where the items of a list, map or array begin, their end, and how many there are."""
-    if wide:
-        end, count, start = at + 4 + _U32(data, at)[0], _U32(data, at + 4)[0], at + 8
-    else:
-        end, count, start = at + 1 + data[at], data[at + 1], at + 2
-    if end > len(data) or start > end:
+def _items(data: bytes, start: int, end: int, count: int, left: Limits) -> tuple[list[Any], int]:
+    """Return the items of a list or map, which are the bytes from `start` to `end`."""
+    if not start <= end <= len(data):
         raise IndexError
-    return start, end, count
-
-
-def _items(data: bytes, at: int, wide: bool, left: Limits) -> tuple[list[Any], int]:
-    start, end, count = _body(data, at, wide)
     if count > end - start:
-        raise DecodeError(f"byte {at}: {count} items do not fit into {end - start} bytes")
+        raise DecodeError(f"byte {start}: {count} items do not fit into {end - start} bytes")
     if left[0] == 0:
         raise _too_deep()
     left[0] -= 1
-    readers, items = _READERS, []
-    at = start
+    constants, narrow, readers = _CONSTANTS, _NARROW, _READERS
+    items: list[Any] = []
+    append, at = items.append, start
     for _ in range(count):
-        item, at = readers[data[at]](data, at + 1, left)
-        items.append(item)
+        code = data[at]
+        item = constants[code]
+        # What most items are is read right here: a call would cost more than the reading.
+        if item is not _VARIES:
+            at += 1
+        elif (made_of := narrow[code]) is None:
+            item, at = readers[code](data, at + 1, left)
+        else:
+            start = at + 2
+            at = start + data[at + 1]
+            if at > end:
+                raise IndexError
+            item = made_of(data[start:at])
+        append(item)
     if at != end:
-        raise DecodeError(f"byte {start}: the items take {at - start} bytes, not {end - start}")
+        raise DecodeError(f"byte {at}: the items of a list or map do not end where it does, {end}")
     left[0] += 1
     return items, end
 
 
 def _list8(data: bytes, at: int, left: Limits) -> tuple[list[Any], int]:
-    return _items(data, at, False, left)
+    return _items(data, at + 2, at + 1 + data[at], data[at + 1], left)
 
 
 def _list32(data: bytes, at: int, left: Limits) -> tuple[list[Any], int]:
-    return _items(data, at, True, left)
+    size, count = _U32_U32(data, at)
+    return _items(data, at + 8, at + 4 + size, count, left)
 
 
 def _map8(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
-    return _as_map(*_items(data, at, False, left))
+    return _as_map(*_items(data, at + 2, at + 1 + data[at], data[at + 1], left))
 
 
 def _map32(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
-    return _as_map(*_items(data, at, True, left))
+    size, count = _U32_U32(data, at)
+    return _as_map(*_items(data, at + 8, at + 4 + size, count, left))
 
 
 def _as_map(items: list[Any], end: int) -> tuple[Any, int]:
     if len(items) % 2:
         raise DecodeError("a map must have a value for each key")
-    return values.map_of(zip(items[::2], items[1::2], strict=True)), end
+    return values.map_of_list(items), end
 
 
 def _array8(data: bytes, at: int, left: Limits) -> tuple[Array, int]:
-    return _array(data, at, False, left)
+    return _array(data, at + 2, at + 1 + data[at], data[at + 1], left)
 
 
 def _array32(data: bytes, at: int, left: Limits) -> tuple[Array, int]:
-    return _array(data, at, True, left)
+    size, count = _U32_U32(data, at)
+    return _array(data, at + 8, at + 4 + size, count, left)
 
 
-def _array(data: bytes, at: int, wide: bool, left: Limits) -> tuple[Array, int]:
-    start, end, count = _body(data, at, wide)
+def _array(data: bytes, start: int, end: int, count: int, left: Limits) -> tuple[Array, int]:
+    if not start <= end <= len(data):
+        raise IndexError
     if start == end and count == 0:
         # Not what the specification says, and what azure-servicebus writes.
         return Array(values.NULL, []), end
@@ -290,11 +302,17 @@ def _array(data: bytes, at: int, wide: bool, left: Limits) -> tuple[Array, int]:
     return Array(WIDEST.get(code, code), items, descriptor, described), end
 
 
+_ULONGS: Final[tuple[Any, ...]] = tuple(map(Ulong, range(256)))
+
+
 def _described(data: bytes, at: int, left: Limits) -> tuple[Described, int]:
     if left[0] == 0:
         raise _too_deep()
     left[0] -= 1
-    descriptor, at = _read(data, at, left)
+    if data[at] == values.SMALL_ULONG:
+        descriptor, at = _ULONGS[data[at + 1]], at + 2
+    else:
+        descriptor, at = _read(data, at, left)
     value, at = _read(data, at, left)
     left[0] += 1
     return Described(descriptor, value), at
@@ -307,9 +325,9 @@ def _constant(value: Any) -> _Reader:
     return read
 
 
-def _u8(kind: Callable[[int], Any]) -> _Reader:
+def _small(numbers: tuple[Any, ...]) -> _Reader:
     def read(data: bytes, at: int, left: Limits) -> tuple[Any, int]:
-        return kind(data[at]), at + 1
+        return numbers[data[at]], at + 1
 
     return read
 
@@ -345,10 +363,10 @@ _BY_CODE: Final[dict[int, _Reader]] = {
     values.UINT0: _constant(Uint(0)),
     values.ULONG0: _constant(Ulong(0)),
     values.LIST0: _empty_list,
-    values.UBYTE: _u8(Ubyte),
+    values.UBYTE: _small(tuple(map(Ubyte, range(256)))),
     values.BYTE: _fixed(_I8, 1, Byte),
-    values.SMALL_UINT: _u8(Uint),
-    values.SMALL_ULONG: _u8(Ulong),
+    values.SMALL_UINT: _small(tuple(map(Uint, range(256)))),
+    values.SMALL_ULONG: _small(_ULONGS),
     values.SMALL_INT: _fixed(_I8, 1, Int),
     values.SMALL_LONG: _fixed(_I8, 1, int),
     values.BOOLEAN: _boolean,
@@ -380,3 +398,16 @@ _BY_CODE: Final[dict[int, _Reader]] = {
     values.ARRAY32: _array32,
 }
 _READERS: Final = tuple(_BY_CODE.get(code, _no_constructor) for code in range(256))
+# Instead of a value, for constructors that data follows, and for lists, which may be changed.
+_VARIES: Final = object()
+_CONSTANTS: Final[list[Any]] = [_VARIES] * 256
+_CONSTANTS[values.NULL] = None
+_CONSTANTS[values.TRUE] = True
+_CONSTANTS[values.FALSE] = False
+_CONSTANTS[values.UINT0] = Uint(0)
+_CONSTANTS[values.ULONG0] = Ulong(0)
+# What makes a value of data with a size of one byte before it.
+_NARROW: Final[list[Callable[[bytes], Any] | None]] = [None] * 256
+_NARROW[values.BINARY8] = bytes
+_NARROW[values.STRING8] = bytes.decode
+_NARROW[values.SYMBOL8] = lambda data: Symbol(data, "ascii")

@@ -2,7 +2,7 @@
 
 import struct
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from bendybus.amqp import decoding, values
@@ -41,22 +41,20 @@ _U32_U32: Final[_Packer] = struct.Struct(">II").pack
 def encode(value: Any) -> bytes:
     """Return the encoding of a value. Raises TypeError, or ValueError if it is out of range."""
     out = bytearray()
-    try:
-        write(value, out)
-    except RecursionError:
-        raise ValueError("the value is nested too deep") from None
+    write(value, out)
     return bytes(out)
 
 
 def write(value: Any, out: bytearray) -> None:
     """Append the encoding of a value. Raises TypeError, or ValueError if it is out of range."""
-    writer = _WRITERS.get(type(value))
-    if writer is None:
-        raise TypeError(f"AMQP has no type for {type(value).__name__}")
     try:
-        writer(value, out)
+        _WRITERS[type(value)](value, out)
+    except KeyError as error:
+        raise TypeError(f"AMQP has no type for {error.args[0].__name__}") from None
     except (struct.error, OverflowError) as error:
-        raise ValueError(f"{value!r} is out of range: {error}") from None
+        raise ValueError(f"{value!r:.80} is out of range: {error}") from None
+    except RecursionError:
+        raise ValueError("the value is nested too deep") from None
 
 
 def write_list(items: Iterable[Any], out: bytearray) -> None:
@@ -77,21 +75,21 @@ def _list(items: list[Any], out: bytearray) -> None:
     if not items:
         out.append(values.LIST0)
         return
-    body = bytearray()
+    body, writers = bytearray(), _WRITERS
     for item in items:
-        write(item, body)
+        writers[type(item)](item, body)
     _compound(values.LIST8, values.LIST32, body, len(items), out)
 
 
 def _map(entries: dict[Any, Any], out: bytearray) -> None:
-    _pairs(tuple(entries.items()), out)
+    _pairs(entries.items(), out)
 
 
-def _pairs(pairs: tuple[tuple[Any, Any], ...], out: bytearray) -> None:
-    body = bytearray()
+def _pairs(pairs: Collection[tuple[Any, Any]], out: bytearray) -> None:
+    body, writers = bytearray(), _WRITERS
     for key, value in pairs:
-        write(key, body)
-        write(value, body)
+        writers[type(key)](key, body)
+        writers[type(value)](value, body)
     _compound(values.MAP8, values.MAP32, body, 2 * len(pairs), out)
 
 
@@ -99,7 +97,7 @@ def _array(array: Array, out: bytearray) -> None:
     body = bytearray()
     if array.described:
         body.append(values.DESCRIBED)
-        write(array.descriptor, body)
+        _WRITERS[type(array.descriptor)](array.descriptor, body)
     body.append(array.code)
     data = _ARRAY_DATA.get(array.code)
     if data is None:
@@ -114,8 +112,9 @@ def _array(array: Array, out: bytearray) -> None:
 
 def _described(described: Described, out: bytearray) -> None:
     out.append(values.DESCRIBED)
-    write(described.descriptor, out)
-    write(described.value, out)
+    descriptor, value = described.descriptor, described.value
+    _WRITERS[type(descriptor)](descriptor, out)
+    _WRITERS[type(value)](value, out)
 
 
 def _null(_: None, out: bytearray) -> None:
@@ -127,35 +126,47 @@ def _boolean(value: bool, out: bytearray) -> None:
 
 
 def _uint(value: int, out: bytearray) -> None:
-    if value == 0:
-        out.append(values.UINT0)
-    elif 0 < value < 256:
-        out += bytes((values.SMALL_UINT, value))
+    if 0 <= value < 256:
+        out += _UINTS[value]
     else:
         out += _U8_U32(values.UINT, value)
 
 
 def _ulong(value: int, out: bytearray) -> None:
-    if value == 0:
-        out.append(values.ULONG0)
-    elif 0 < value < 256:
-        out += bytes((values.SMALL_ULONG, value))
+    if 0 <= value < 256:
+        out += _ULONGS[value]
     else:
         out += _U8_U64(values.ULONG, value)
 
 
 def _int(value: int, out: bytearray) -> None:
     if -128 <= value < 128:
-        out += _U8_I8(values.SMALL_INT, value)
+        out += _INTS[value]
     else:
         out += _U8_I32(values.INT, value)
 
 
 def _long(value: int, out: bytearray) -> None:
     if -128 <= value < 128:
-        out += _U8_I8(values.SMALL_LONG, value)
+        out += _LONGS[value]
     else:
         out += _U8_I64(values.LONG, value)
+
+
+def _narrow(code: int) -> list[bytes]:
+    """Return a constructor with each byte after it."""
+    return [bytes((code, byte)) for byte in range(256)]
+
+
+_UINTS: Final = [bytes((values.UINT0,)), *_narrow(values.SMALL_UINT)[1:]]
+_ULONGS: Final = [bytes((values.ULONG0,)), *_narrow(values.SMALL_ULONG)[1:]]
+# Of negative numbers, the last of these.
+_INTS: Final = _narrow(values.SMALL_INT)
+_LONGS: Final = _narrow(values.SMALL_LONG)
+# With the size of what follows.
+_BINARIES: Final = _narrow(values.BINARY8)
+_STRINGS: Final = _narrow(values.STRING8)
+_SYMBOLS: Final = _narrow(values.SYMBOL8)
 
 
 def _fixed(code: int, form: str) -> _Writer:
@@ -191,25 +202,22 @@ def _uuid(value: uuid.UUID, out: bytearray) -> None:
     out += value.bytes
 
 
-def _variable(narrow: int, wide: int, data: bytes, out: bytearray) -> None:
+def _variable(narrow: list[bytes], wide: int, data: bytes, out: bytearray) -> None:
     size = len(data)
-    if size < 256:
-        out += bytes((narrow, size))
-    else:
-        out += _U8_U32(wide, size)
+    out += narrow[size] if size < 256 else _U8_U32(wide, size)
     out += data
 
 
 def _binary(value: bytes, out: bytearray) -> None:
-    _variable(values.BINARY8, values.BINARY32, value, out)
+    _variable(_BINARIES, values.BINARY32, value, out)
 
 
 def _string(value: str, out: bytearray) -> None:
-    _variable(values.STRING8, values.STRING32, value.encode(), out)
+    _variable(_STRINGS, values.STRING32, value.encode(), out)
 
 
 def _symbol(value: str, out: bytearray) -> None:
-    _variable(values.SYMBOL8, values.SYMBOL32, value.encode("ascii"), out)
+    _variable(_SYMBOLS, values.SYMBOL32, value.encode("ascii"), out)
 
 
 _WRITERS: Final[dict[type, _Writer]] = {

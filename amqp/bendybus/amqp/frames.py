@@ -15,7 +15,7 @@ Source: AMQP 1.0, part 2.2 and 2.3; part 5.3.
 import struct
 from typing import Final, NamedTuple
 
-from bendybus.amqp import composites, decoding
+from bendybus.amqp import composites
 from bendybus.amqp.composites import Composite
 from bendybus.amqp.errors import DecodeError, ProtocolError
 
@@ -87,8 +87,8 @@ class FrameReader:
 def performative(body: bytes) -> tuple[Composite, bytes]:
     """Return the performative of a frame, and its payload. Raises ProtocolError."""
     try:
-        value, end = decoding.decode(body)
-        return composites.composite(value), body[end:]
+        made, end = composites.decode(body)
+        return made, body[end:]
     except DecodeError as error:
         raise ProtocolError("amqp:decode-error", str(error)) from None
 

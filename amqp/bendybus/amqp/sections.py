@@ -11,13 +11,13 @@ Source: AMQP 1.0, part 3.2, "Message Format".
 
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.amqp import decoding, encoding, values
 from bendybus.amqp.errors import DecodeError, FieldError
-from bendybus.amqp.values import Described, Pairs, Symbol, Timestamp, Ubyte, Uint, Ulong
+from bendybus.amqp.values import Pairs, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -40,6 +40,12 @@ _BY_SYMBOL: Final = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": FOOTER,
 }
+# A section's descriptor as it is nearly always encoded.
+_HEADS: Final = {
+    section: bytes((values.DESCRIBED, values.SMALL_ULONG, section))
+    for section in _BY_SYMBOL.values()
+}
+_BY_HEAD: Final = {head: section for section, head in _HEADS.items()}
 # A message of several: each data section is a whole message. Of Service Bus and Event Hubs.
 BATCH_FORMAT: Final = 0x80013700
 # Sections of one message; messages of a batch.
@@ -47,8 +53,8 @@ SECTIONS_MAX: Final = 10_000
 # Follows every section.
 _LAST: Final = FOOTER + 1
 _U32: Final = struct.Struct(">I").unpack_from
-_DATA8: Final = bytes((0x00, values.SMALL_ULONG, DATA, values.BINARY8))
-_DATA32: Final = bytes((0x00, values.SMALL_ULONG, DATA, values.BINARY32))
+_DATA8: Final = _HEADS[DATA] + bytes((values.BINARY8,))
+_DATA32: Final = _HEADS[DATA] + bytes((values.BINARY32,))
 
 # A map as it is decoded: with keys of any type.
 Map = dict[Any, Any] | Pairs
@@ -85,11 +91,13 @@ class Properties:
 
 
 _MESSAGE_ID: Final = (str, Ulong, uuid.UUID, bytes)
+# Types that a field may have.
+_Types = tuple[tuple[type, ...], ...]
 # A symbol may come as a string, as some peers write it.
 _SYMBOL: Final = (Symbol, str)
-_HEADER_FIELDS: Final = ((bool,), (Ubyte,), (Uint,), (bool,), (Uint,))
+_HEADER_FIELDS: Final[_Types] = ((bool,), (Ubyte,), (Uint,), (bool,), (Uint,))
 # By field, the types that it may have; none: any.
-PROPERTY_FIELDS: Final[tuple[tuple[type, ...], ...]] = (
+PROPERTY_FIELDS: Final[_Types] = (
     _MESSAGE_ID, (bytes,), (), (str,), (), _MESSAGE_ID, _SYMBOL, _SYMBOL, (Timestamp,),
     (Timestamp,), (str,), (Uint,), (str,),
 )  # fmt: skip
@@ -130,8 +138,12 @@ def decode(payload: bytes) -> Message:
     data: list[bytes] = []
     sequences: list[list[Any]] = []
     while at < end:
-        section, at = _section(payload, at)
-        last = _after(last, section)
+        section = _BY_HEAD.get(payload[at : at + 3])
+        if section is None:
+            section, at = _named_section(payload, at)
+        else:
+            at += 3
+        last = section if section > last else _after(last, section)
         count += 1
         if count > SECTIONS_MAX:
             raise DecodeError(f"a message has at most {SECTIONS_MAX} sections")
@@ -145,7 +157,7 @@ def decode(payload: bytes) -> Message:
                 raise DecodeError("an amqp-sequence section must be a list")
             sequences.append(value)
         else:
-            _set(message, section, value)
+            _SETTERS[section](message, value)
     # Without any body, as azure-servicebus writes a null: even without any section.
     if bool(data) + bool(sequences) + message.has_value > 1:
         raise DecodeError("a message must have one body: data, amqp-sequence or amqp-value")
@@ -167,7 +179,11 @@ def batched(payload: bytes) -> list[bytes]:
     found: list[bytes] = []
     at, end, last = 0, len(payload), 0
     while at < end:
-        section, at = _section(payload, at)
+        section = _BY_HEAD.get(payload[at : at + 3])
+        if section is None:
+            section, at = _named_section(payload, at)
+        else:
+            at += 3
         last = _after(last, section)
         if section == DATA:
             message, at = _binary(payload, at)
@@ -198,9 +214,11 @@ def encode(message: Message) -> bytes:
     for piece in message.data:
         write_data(piece, out)
     for sequence in message.sequences:
-        encoding.write(Described(Ulong(SEQUENCE), sequence), out)
+        out += _HEADS[SEQUENCE]
+        encoding.write(sequence, out)
     if message.has_value:
-        encoding.write(Described(Ulong(VALUE), message.value), out)
+        out += _HEADS[VALUE]
+        encoding.write(message.value, out)
     write_map(FOOTER, message.footer, out)
     return bytes(out)
 
@@ -218,7 +236,8 @@ def write_properties(properties: Properties, out: bytearray) -> None:
 def write_map(section: int, entries: Map | None, out: bytearray) -> None:
     """Append a section that is a map; None: nothing."""
     if entries is not None:
-        encoding.write(Described(Ulong(section), entries), out)
+        out += _HEADS[section]
+        encoding.write(entries, out)
 
 
 def write_data(piece: bytes, out: bytearray) -> None:
@@ -232,14 +251,8 @@ def write_data(piece: bytes, out: bytearray) -> None:
     out += piece
 
 
-def _section(payload: bytes, at: int) -> tuple[int, int]:
-    """Return which section begins at `at`, and where its value does."""
-    # By far the most frequent form: a small ulong.
-    if payload[at : at + 2] == b"\x00\x53" and at + 2 < len(payload):
-        section = payload[at + 2]
-        if HEADER <= section <= FOOTER:
-            return section, at + 3
-        raise DecodeError(f"0x{section:02x} is not a section of a message")
+def _named_section(payload: bytes, at: int) -> tuple[int, int]:
+    """Return which section begins at `at` with a wide number or a symbol; where its value does."""
     if payload[at] != values.DESCRIBED:
         raise DecodeError(f"byte {at}: a section of a message must have a descriptor")
     descriptor, at = decoding.decode(payload, at + 1)
@@ -268,41 +281,51 @@ def _binary(payload: bytes, at: int) -> tuple[bytes, int]:
     return payload[start:end], end
 
 
-def _set(message: Message, section: int, value: Any) -> None:
-    if section == HEADER:
-        message.header = Header(*_fields("header", value, _HEADER_NAMES, _HEADER_FIELDS))
-    elif section == PROPERTIES:
-        message.properties = Properties(
-            *_fields("properties", value, _PROPERTY_NAMES, PROPERTY_FIELDS)
-        )
-    elif section == VALUE:
-        message.value, message.has_value = value, True
-    elif type(value) is not dict and type(value) is not Pairs:
-        raise DecodeError(f"section 0x{section:02x} must be a map")
-    elif section == DELIVERY_ANNOTATIONS:
-        if message.delivery_annotations is not None:
-            raise DecodeError("a message must have one section of delivery annotations")
-        message.delivery_annotations = value
-    elif section == MESSAGE_ANNOTATIONS:
-        message.message_annotations = value
-    elif section == APPLICATION_PROPERTIES:
-        message.application_properties = value
-    else:
-        message.footer = value
+def _set_header(message: Message, value: Any) -> None:
+    message.header = Header(*_fields("header", value, _HEADER_NAMES, _HEADER_FIELDS))
 
 
-def _fields(
-    what: str, value: Any, names: Sequence[str], fields: Sequence[tuple[type, ...]]
-) -> list[Any]:
+def _set_properties(message: Message, value: Any) -> None:
+    message.properties = Properties(*_fields("properties", value, _PROPERTY_NAMES, PROPERTY_FIELDS))
+
+
+def _set_value(message: Message, value: Any) -> None:
+    message.value, message.has_value = value, True
+
+
+def _set_map(name: str) -> Callable[[Message, Any], None]:
+    def set_map(message: Message, value: Any) -> None:
+        if type(value) is not dict and type(value) is not Pairs:
+            raise DecodeError(f"{name} must be a map")
+        if getattr(message, name) is not None:
+            raise DecodeError(f"a message must have one section of {name}")
+        setattr(message, name, value)
+
+    return set_map
+
+
+_SETTERS: Final[dict[int, Callable[[Message, Any], None]]] = {
+    HEADER: _set_header,
+    DELIVERY_ANNOTATIONS: _set_map("delivery_annotations"),
+    MESSAGE_ANNOTATIONS: _set_map("message_annotations"),
+    PROPERTIES: _set_properties,
+    APPLICATION_PROPERTIES: _set_map("application_properties"),
+    VALUE: _set_value,
+    FOOTER: _set_map("footer"),
+}
+
+
+def _fields(what: str, value: Any, names: Sequence[str], fields: _Types) -> list[Any]:
     if type(value) is not list:
         raise DecodeError(f"{what} must be a list")
     if len(value) > len(names):
         raise DecodeError(f"{what} has at most {len(names)} fields")
-    for name, kinds, item in zip(names, fields, value, strict=False):
-        if item is None or not kinds:
+    for index, item in enumerate(value):
+        if item is None:
             continue
-        if type(item) not in kinds or (kinds is _SYMBOL and not item.isascii()):
-            raise FieldError(what, name.replace("_", "-"), _must_be(kinds))
+        kinds = fields[index]
+        if kinds and (type(item) not in kinds or (kinds is _SYMBOL and not item.isascii())):
+            raise FieldError(what, names[index].replace("_", "-"), _must_be(kinds))
     return value
 
 
@@ -314,28 +337,25 @@ def _must_be(kinds: tuple[type, ...]) -> str:
 
 
 def _write_fields(
-    section: int,
-    given: Header | Properties,
-    names: Sequence[str],
-    fields: Sequence[tuple[type, ...]],
-    out: bytearray,
+    section: int, given: Header | Properties, names: Sequence[str], fields: _Types, out: bytearray
 ) -> None:
     items: list[Any] = []
+    last = 0
     for name, kinds in zip(names, fields, strict=True):
         item = getattr(given, name)
-        if item is not None and kinds:
-            item = _converted(item, kinds[0]) if type(item) is not kinds[0] else item
-            if type(item) not in kinds:
-                raise TypeError(f"{name}: {_must_be(kinds)}")
+        if item is not None:
+            last = len(items) + 1
+            if kinds and type(item) is not kinds[0]:
+                item = _converted(item, kinds[0])
+                if type(item) not in kinds:
+                    raise TypeError(f"{name}: {_must_be(kinds)}")
         items.append(item)
-    while items and items[-1] is None:
-        items.pop()
-    encoding.write(Described(Ulong(section), items), out)
+    out += _HEADS[section]
+    encoding.write(items[:last], out)
 
 
 def _converted(item: Any, kind: type) -> Any:
     """Return a plain int or str as the type that its field has."""
-    plain = (kind is Symbol and type(item) is str) or (
-        issubclass(kind, int) and type(item) is int and kind is not bool
-    )
-    return kind(item) if plain else item
+    if type(item) is str and kind is Symbol:
+        return Symbol(item)
+    return kind(item) if type(item) is int and kind in (Ubyte, Uint, Timestamp) else item

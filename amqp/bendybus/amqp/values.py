@@ -11,7 +11,7 @@ Source: AMQP 1.0, part 1, "Types".
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -139,14 +139,23 @@ _CHOSEN_HASHES_MAX: Final = 64
 
 
 def map_of(pairs: Iterable[tuple[Any, Any]]) -> "dict[Any, Any] | Pairs":
-    """Return a map as a dict if its keys are scalars that a dict can tell apart, else as Pairs."""
-    listed = tuple(pairs)
-    kinds = {type(key) for key, _ in listed}
-    if kinds <= _TEXT_KEYS or (len(listed) <= _CHOSEN_HASHES_MAX and kinds <= _KEYS):
-        made = dict(listed)
-        if len(made) == len(listed):
+    """Return the map of these keys and values: a dict if its keys let it be one, else Pairs."""
+    return map_of_list([each for pair in pairs for each in pair])
+
+
+def map_of_list(items: Sequence[Any]) -> "dict[Any, Any] | Pairs":
+    """Return the map of keys and values in turn, as `map_of` does of pairs."""
+    keys = items[::2]
+    if _TEXT_KEYS.issuperset(map(type, keys)) or (
+        len(keys) <= _CHOSEN_HASHES_MAX and _KEYS.issuperset(map(type, keys))
+    ):
+        made: dict[Any, Any] = {}
+        rest = iter(items)
+        for key in rest:
+            made[key] = next(rest)
+        if len(made) == len(keys):
             return made
-    return Pairs(listed)
+    return Pairs(zip(keys, items[1::2], strict=True))
 
 
 # Format codes, by what follows them. Named as in the specification's table of encodings.
