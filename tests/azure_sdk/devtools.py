@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -49,7 +48,6 @@ class AzureMgmtPreparer:
         self.client: Any = None
         self.test_class_instance: Any = None
         self.moniker = self.resource_moniker = name_prefix
-        self._length = random_name_length
         self._cached = False
         self._settings: tuple[Any, ...] = ()
 
@@ -95,7 +93,7 @@ class AzureMgmtPreparer:
         key = (type(self), self.name_prefix, repr(self._settings), *within)
         if self._cached and key in self._kept:
             return "", self._kept[key]
-        name = f"{self.name_prefix}{uuid.uuid4().hex}"[: self._length]
+        name = live_bus.name_with(self.name_prefix)
         made = self.create_resource(name, **given)
         if self._cached:
             self._kept[key] = made

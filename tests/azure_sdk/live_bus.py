@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import random
+import secrets
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from typing import Any, Final
 import certifi
 
 from bendybus.client.management import ServiceBusAdministrationClient
-from bendybus.domain import shared_access
+from bendybus.domain import limits, partitioning, shared_access
 from bendybus.domain.limits import Tier
 from tests.certificates import mount_files
 from tests.integration.secured import ROOT, ROOT_KEY, ROOT_POLICY, SecuredBus, policy
@@ -29,7 +30,7 @@ from tests.integration.secured import ROOT, ROOT_KEY, ROOT_POLICY, SecuredBus, p
 AMQPS_PORT: Final = 5671
 HTTPS_PORT: Final = 443
 # The namespace of the tests is a Standard one.
-PARTITIONS: Final = 16
+PARTITIONS: Final = limits.STANDARD_PARTITION_COUNT
 # Tells test processes the file.
 VARIABLE: Final = "BENDYBUS_AZURE_SDK_BUS"
 # Until front ends have read a changed file of policies.
@@ -86,6 +87,18 @@ class Facts:
             mount_files(file.parent, {file.name: content.encode()})
         time.sleep(_RELOADED_S)
         return name
+
+
+def name_with(prefix: str) -> str:
+    """Return a new name of an entity, whose sequence numbers begin with 1 unless partitioned.
+
+    Tests expect that. Numbers have the partition in their upper bits, and an entity that is not
+    partitioned lies in that of its name.
+    """
+    while True:
+        name = f"{prefix}{secrets.token_hex(6)}"
+        if partitioning.home_partition(name, PARTITIONS) == 0:
+            return name
 
 
 @functools.cache

@@ -16,6 +16,10 @@ from typing import Any, Final
 import azure.core.exceptions
 import certifi
 import pytest
+from azure.servicebus import ServiceBusReceiver
+from azure.servicebus._pyamqp.aio import AMQPClientAsync, ReceiveClientAsync
+from azure.servicebus._pyamqp.client import AMQPClient, ReceiveClient
+from azure.servicebus.aio import ServiceBusReceiver as AsyncServiceBusReceiver
 
 from tests.azure_sdk import devtools, live_bus, resource_manager
 
@@ -23,6 +27,14 @@ from tests.azure_sdk import devtools, live_bus, resource_manager
 RESULTS: Final = "BENDYBUS_AZURE_SDK_RESULTS"
 # The longest ones sleep for five minutes.
 DEADLINE_S: Final = 480
+CHANGED: Final[tuple[type, ...]] = (
+    AMQPClient,
+    AMQPClientAsync,
+    ReceiveClient,
+    ReceiveClientAsync,
+    ServiceBusReceiver,
+    AsyncServiceBusReceiver,
+)
 
 
 class Overdue(BaseException):
@@ -93,11 +105,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, end)
     signal.alarm(DEADLINE_S)
+    # Some replace methods of the SDK, and leave that to the tests after them.
+    methods = [(kind, dict(vars(kind))) for kind in CHANGED]
     try:
         return (yield)
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+        for kind, names in methods:
+            _restore(kind, names)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -115,6 +131,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     }
     with Path(os.environ[RESULTS]).open("a", encoding="utf-8") as file:
         file.write(json.dumps(result) + "\n")
+
+
+def _restore(kind: type, names: dict[str, Any]) -> None:
+    for name, value in list(vars(kind).items()):
+        if name not in names:
+            delattr(kind, name)
+        elif names[name] is not value:
+            setattr(kind, name, names[name])
 
 
 def _module(name: str, **names: Any) -> None:
