@@ -97,6 +97,10 @@ walk: install ## Print which files and functions each operation goes through, an
 azure-samples: install ## Run the samples of azure-servicebus against a local bus (9 minutes, network)
 	@$(PY) -m tools.azure_samples $(ARGS)
 
+.PHONY: azure-tests
+azure-tests: install ## Run the tests of azure-servicebus against a bus (10 minutes, network, root for port 443)
+	@$(PY) -m tests.azure_sdk $(ARGS)
+
 .PHONY: e2e
 e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (half an hour)
 	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \

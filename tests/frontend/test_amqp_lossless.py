@@ -8,12 +8,13 @@ What may change is in `expected`.
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bendybus.amqp import sections, values
 from bendybus.amqp.sections import Header, Message, Properties
-from bendybus.amqp.values import Symbol, Timestamp, Uint
+from bendybus.amqp.values import Int, Symbol, Timestamp, Uint
 from bendybus.client.messages import encode
 from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
 from bendybus.domain import bounds, limits
@@ -59,6 +60,13 @@ def parts(message: Message) -> dict[str, Any]:
         "sequences": tuple(map(exact, message.sequences)),
         "value": exact(message.value) if message.has_value else None,
         "footer": exact(values.map_of(pairs(message.footer))),
+        "delivery_annotations": exact(
+            values.map_of(
+                (key, value)
+                for key, value in pairs(message.delivery_annotations)
+                if not isinstance(key, str) or key not in annotations.SET_BY_THE_BUS
+            )
+        ),
     }
 
 
@@ -131,7 +139,7 @@ def test_the_amqp_view_of_a_received_message_sends_on_what_was_received(message:
 def test_what_is_of_one_hop_or_of_the_bus_is_dropped() -> None:
     message = Message(
         header=Header(delivery_count=Uint(7)),
-        delivery_annotations={Symbol("x-opt-hop"): 1},
+        delivery_annotations={Symbol(annotations.LOCK_TOKEN): Symbol("forged")},
         message_annotations={Symbol(name): Symbol("forged") for name in annotations.SET_BY_THE_BUS},
         data=(b"",),
     )
@@ -143,6 +151,20 @@ def test_what_is_of_one_hop_or_of_the_bus_is_dropped() -> None:
     assert list(found.delivery_annotations) == [annotations.LOCK_TOKEN]
     assert found.message_annotations is not None
     assert "forged" not in found.message_annotations.values()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_the_senders_delivery_annotations_are_passed_on(locked: bool) -> None:
+    given = {Symbol("x-opt-hop"): Int(3), Symbol(annotations.LOCK_TOKEN): Symbol("forged")}
+    batch = sent(Message(delivery_annotations=given, data=(b"",)))
+
+    delivery = amqp_examples.delivered(batch, locked=locked)
+    found = sections.decode(outgoing_messages.Delivery(delivery).encode(0))
+
+    assert isinstance(found.delivery_annotations, dict)
+    token = found.delivery_annotations.pop(annotations.LOCK_TOKEN, None)
+    assert (token is not None, token == "forged") == (locked, False)
+    assert found.delivery_annotations == {"x-opt-hop": 3}
 
 
 @MANY

@@ -13,6 +13,7 @@ from bendybus.client.management import ServiceBusAdministrationClient
 from bendybus.domain import shared_access
 from tests.certificates import BUS, Authority, mount, mount_files
 from tests.integration.processes import Bus
+from tests.ports import HOST
 
 ROOT_POLICY = "RootManageSharedAccessKey"
 ROOT_KEY = "root-primary-key-that-is-a-secret"
@@ -47,6 +48,8 @@ class SecuredBus:
         self.frontend_tls = folder / "frontend-tls"
         # What partitions trust beside the bus's root: the operator's.
         self.partition_trust: bytes = options.pop("partition_trust", b"")
+        # Where certificates are good.
+        self._addresses: Sequence[str] = options.pop("addresses", (HOST,))
         self.policies = folder / "policies"
         self.ca_file = folder / "ca.crt"
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ class SecuredBus:
 
     def issue(self, role: str) -> None:
         """Write a new certificate of a role, as a Secret's change arrives."""
-        pair = self.authority.issue(f"{BUS}/{role}")
+        pair = self.authority.issue(f"{BUS}/{role}", addresses=self._addresses)
         if role == "partition":
             mount(self.partition_tls, *pair, self.bundle + self.partition_trust)
         else:

@@ -260,8 +260,8 @@ class Appender:
         states: Iterator[int] | list[int] = repeat(0)
         due: Iterator[int] | Sequence[int] = repeat(0)
         if batch.scheduled_ms:
-            due = [ms if ms > now_ms else 0 for ms in batch.scheduled_ms[span]]
-            states = [State.SCHEDULED if ms else State.ACTIVE for ms in due]
+            due = batch.scheduled_ms[span]
+            states = [State.SCHEDULED if ms > now_ms else State.ACTIVE for ms in due]
         ceiling = self._entity.description.default_message_time_to_live_ms
         lives: Iterator[int] | list[int] = repeat(ceiling or 0)
         if batch.time_to_live_ms:

@@ -3,6 +3,7 @@
     durable, first-acquirer             fields of the header, where set
     message-id, to, content-type, …     a property that is empty, or not of its usual type; a field
                                         or column has its text, for filters and other clients
+    delivery-annotations                those of the sender
     annotations, footer,                entries whose keys are not text, or whose text another key
     application-properties              has as well
     annotation-strings, footer-strings  names of entries whose keys are strings, not symbols
@@ -22,6 +23,7 @@ from bendybus.amqp.values import Pairs, Symbol
 
 DURABLE: Final = "durable"
 FIRST_ACQUIRER: Final = "first-acquirer"
+DELIVERY_ANNOTATIONS: Final = "delivery-annotations"
 
 
 class Section(NamedTuple):

@@ -10,8 +10,8 @@
     application properties ──────────────────────────► head
     body, footer ────────────────────────────────────► messages
 
-Delivery annotations and header.delivery-count are of one hop: dropped. What no field can hold goes
-into the head's escapes. Undone by `outgoing_messages`.
+header.delivery-count is of one hop: dropped. Delivery annotations are passed on, as Service Bus
+does. They, and what no field can hold, go into the head's escapes. Undone by `outgoing_messages`.
 """
 
 from collections.abc import Sequence
@@ -146,6 +146,8 @@ def _row(message: sections.Message) -> _Row:
     session_id: str | None = None
     if header is not None:
         _add_header(head, header, kept)
+    if message.delivery_annotations:
+        _keep_delivery_annotations(message.delivery_annotations, kept)
     if properties is not None:
         if properties.group_id is not None:
             session_id = properties.group_id
@@ -178,6 +180,16 @@ def _row(message: sections.Message) -> _Row:
         _time_to_live_ms(header, properties),
         scheduled_ms,
     )
+
+
+def _keep_delivery_annotations(given: Map, kept: dict[str, Any]) -> None:
+    passed_on = [
+        (key, value)
+        for key, value in escapes.pairs(given)
+        if not isinstance(key, str) or key not in annotations.SET_BY_THE_BUS
+    ]
+    if passed_on:
+        kept[escapes.DELIVERY_ANNOTATIONS] = values.map_of(passed_on)
 
 
 def _undecodable(error: DecodeError) -> InvalidArgument:

@@ -4,7 +4,7 @@ Written section by section, with as few values in between as possible: this runs
 A section with nothing in it is left out. Beside what the sender wrote, a message gets
 
     header                  delivery-count, and the time to live that the bus gave it
-    delivery annotations    the lock token, while there is a lock
+    delivery annotations    the lock token, while there is a lock, beside the sender's
     message annotations     what `annotations.SET_BY_THE_BUS` names
     properties              creation-time and absolute-expiry-time, if it has a time to live and the
                             sender set neither: as Service Bus does, and the only place for a time
@@ -109,7 +109,10 @@ class Delivery:
             )
         )
         token = self.lock_token(index)
-        if token:
+        passed_on = escaped.get(escapes.DELIVERY_ANNOTATIONS)
+        if passed_on:
+            _write_delivery_annotations(passed_on, token, out)
+        elif token:
             out += _LOCK_TOKEN
             out += token
         self._write_annotations(index, head, escaped, out)
@@ -240,6 +243,20 @@ class Delivery:
         _write_entries(_APPLICATION_PROPERTIES, entries, escaped, escapes.PROPERTIES, out)
 
 
+def _write_delivery_annotations(passed_on: Any, token: bytes, out: bytearray) -> None:
+    body, count = bytearray(), 0
+    if token:
+        count = 1
+        encoding.write(Symbol(annotations.LOCK_TOKEN), body)
+        encoding.write(UUID(bytes=token), body)
+    if isinstance(passed_on, dict | values.Pairs):
+        for key, value in escapes.pairs(passed_on):
+            count += 1
+            encoding.write(key, body)
+            encoding.write(value, body)
+    _write_map(_DELIVERY_ANNOTATIONS, body, count, out)
+
+
 def _write_body(head: message_pb2.Message, data: bytes | None, out: bytearray) -> None:
     if head.HasField("value"):
         out += _VALUE
@@ -361,6 +378,7 @@ def _packer(*facts: tuple[bytes, str]) -> Any:
 
 
 _HEADER: Final = _section(sections.HEADER)
+_DELIVERY_ANNOTATIONS: Final = _section(sections.DELIVERY_ANNOTATIONS)
 _MESSAGE_ANNOTATIONS: Final = _section(sections.MESSAGE_ANNOTATIONS)
 _PROPERTIES: Final = _section(sections.PROPERTIES)
 _APPLICATION_PROPERTIES: Final = _section(sections.APPLICATION_PROPERTIES)

@@ -1,0 +1,117 @@
+"""`make azure-tests`: run the tests of azure-servicebus against a bus with TLS; count and judge.
+
+Fetches the pinned source distribution into build/ once, starts a bus on a loopback address of its
+own, and runs pytest on the tests as they are. `ARGS="test_queues -k peek"` runs some of them.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.azure_sdk import live_bus, plugin, verdict
+
+ROOT: Final = Path(__file__).parents[2]
+BUILD: Final = ROOT / "build" / "azure-tests"
+PIN: Final = ROOT / "requirements" / "azure-samples.txt"
+EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
+# Without those of the administration over HTTP, and those that need no service.
+FILES: Final = (
+    "test_queues",
+    "async_tests/test_queues_async",
+    "test_sessions",
+    "async_tests/test_sessions_async",
+    "test_sb_client",
+    "async_tests/test_sb_client_async",
+    "test_topic",
+    "async_tests/test_topic_async",
+    "test_subscriptions",
+    "async_tests/test_subscriptions_async",
+    "test_list_sessions",
+    "async_tests/test_list_sessions_async",
+    "test_message",
+)
+# Most of their time is sleep.
+WORKERS: Final = 8
+
+
+def fetched() -> Path:
+    """Return the folder of the tests, in build/."""
+    if not any(BUILD.glob("azure*/tests")):
+        BUILD.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--require-hashes", "--no-binary=azure-servicebus"]
+        command += [f"--dest={BUILD}", f"--requirement={PIN}"]
+        subprocess.run(command, check=True)
+        [archive] = BUILD.glob("*.tar.gz")
+        with tarfile.open(archive) as opened:
+            opened.extractall(BUILD, filter="data")
+    [found] = BUILD.glob("azure*/tests")
+    return found
+
+
+def run(
+    tests: Path, files: Sequence[str], workers: int, more: Sequence[str]
+) -> list[verdict.Result]:
+    """Run the tests on a bus; return what became of them. Raises CannotListen."""
+    with tempfile.TemporaryDirectory(prefix="bendybus-azure-tests-") as folder:
+        lines = Path(folder, "results")
+        lines.touch()
+        with live_bus.started(Path(folder)) as facts:
+            subprocess.run(
+                [
+                    *(sys.executable, "-m", "pytest", "-p", "tests.azure_sdk.plugin"),
+                    *(f"--rootdir={tests}", "-c", os.devnull, "-o", "asyncio_mode=auto"),
+                    *("-q", "-p", "no:cacheprovider", "--tb=short", "--show-capture=no"),
+                    *(f"--numprocesses={workers}", "--dist=worksteal") * bool(workers),
+                    *(str(tests / f"{name}.py") for name in files),
+                    *more,
+                ],
+                env={
+                    **os.environ,
+                    live_bus.VARIABLE: str(facts),
+                    plugin.RESULTS: str(lines),
+                    "PYTHONPATH": str(ROOT),
+                },
+                cwd=ROOT,
+                check=False,
+            )
+        found = lines.read_text(encoding="utf-8").splitlines()
+    return verdict.results(json.loads(line) for line in found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run them; return 1 if one is not as expected, 2 if none could run."""
+    parser = argparse.ArgumentParser(prog="make azure-tests ARGS=…", allow_abbrev=False)
+    parser.add_argument("files", nargs="*", help="only files whose names have one of these words")
+    parser.add_argument("--workers", type=int, default=WORKERS, help="how many processes; 0: none")
+    options, more = parser.parse_known_args(arguments)
+    files = [
+        name
+        for name in FILES
+        if not options.files or any(word in f"{name}.py" for word in options.files)
+    ]
+    if not files:
+        parser.error(f"no file has one of these words: {' '.join(options.files)}")
+    known = verdict.exceptions(tomllib.loads(EXCEPTIONS.read_text(encoding="utf-8")))
+    try:
+        found = run(fetched(), files, options.workers, more)
+    except live_bus.CannotListen as error:
+        print(f"azure-tests: {error}", file=sys.stderr)
+        return 2
+    print(verdict.table(found, known))
+    wrong = verdict.unexplained(found, known)
+    for line in wrong:
+        print(f"UNEXPECTED {line}", file=sys.stderr)
+    return 1 if wrong else 0 if found else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Stands for `devtools_testutils`: makes what a test's decorators ask for, on a live bus."""
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from azure.core.credentials import AccessToken
+
+from tests.azure_sdk import live_bus
+
+RESOURCE_GROUP_PARAM: Final = "resource_group"
+_TOKEN_S: Final = 3_600
+Resources = dict[str, Any]
+
+
+class FakeResource:
+    """A resource that has a name and no more."""
+
+    def __init__(self, name: str, **given: str) -> None:
+        self.name = name
+
+
+class AzureTestError(Exception):
+    """Raised when a resource cannot be made."""
+
+
+class ReservedResourceNameError(Exception):
+    """Raised when a name may not be used."""
+
+
+class AzureMgmtRecordedTestCase:
+    """The base of test classes: here, nothing is recorded."""
+
+
+class AzureMgmtPreparer:
+    """A decorator that makes a resource for a test, and hands it over by keyword."""
+
+    # (class, settings, what it lies in) -> what a test gets of it.
+    _kept: Final[dict[tuple[Any, ...], Resources]] = {}
+
+    def __init__(self, name_prefix: str = "", random_name_length: int = 24, **given: Any) -> None:
+        self.name_prefix = name_prefix
+        self.random_name_enabled = given.get("random_name_enabled", False)
+        self.is_live = True
+        self.resource: Any = None
+        self.client: Any = None
+        self.test_class_instance: Any = None
+        self.moniker = self.resource_moniker = name_prefix
+        self._cached = False
+        self._settings: tuple[Any, ...] = ()
+
+    def set_cache(self, enabled: bool, *settings: Any) -> None:
+        """Keep the resource for all tests that want one with these settings."""
+        self._cached, self._settings = enabled, settings
+
+    def create_mgmt_client(self, kind: Callable[[], Any], **given: Any) -> Any:
+        """Return a client that makes resources."""
+        return kind()
+
+    def create_resource(self, name: str, **given: Any) -> Resources:
+        """Make it; return what a test gets."""
+        raise NotImplementedError
+
+    def remove_resource(self, name: str, **given: Any) -> None:
+        """Remove it."""
+
+    def __call__(self, test: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a test that first makes the resource."""
+
+        @functools.wraps(test)
+        def run(test_class: Any, **given: Any) -> Any:
+            name, made = self._made(test_class, given)
+            try:
+                return test(test_class, **{**given, **made})
+            finally:
+                self._remove(name, given)
+
+        @functools.wraps(test)
+        async def run_async(test_class: Any, **given: Any) -> Any:
+            name, made = await asyncio.to_thread(self._made, test_class, given)
+            try:
+                return await test(test_class, **{**given, **made})
+            finally:
+                await asyncio.to_thread(self._remove, name, given)
+
+        return run_async if asyncio.iscoroutinefunction(test) else run
+
+    def _made(self, test_class: Any, given: Resources) -> tuple[str, Resources]:
+        self.test_class_instance = test_class
+        within = [getattr(each, "name", "") for each in given.values()]
+        key = (type(self), self.name_prefix, repr(self._settings), *within)
+        if self._cached and key in self._kept:
+            return "", self._kept[key]
+        name = live_bus.name_with(self.name_prefix)
+        made = self.create_resource(name, **given)
+        if self._cached:
+            self._kept[key] = made
+        return name, made
+
+    def _remove(self, name: str, given: Resources) -> None:
+        if name and not self._cached:
+            self.remove_resource(name, **given)
+
+
+class ResourceGroupPreparer(AzureMgmtPreparer):
+    """Makes a resource group, of which a bus has none."""
+
+    def create_resource(self, name: str, **given: Any) -> Resources:
+        """Return a group with that name."""
+        return {RESOURCE_GROUP_PARAM: FakeResource(name), "location": ""}
+
+
+def get_region_override(default: str = "") -> str:
+    """Return the region of resources."""
+    return default
+
+
+def ignored(*_: Any, **__: Any) -> None:
+    """Do nothing: settings of recordings."""
+
+
+class _Credential:
+    """Gives tokens that the bus verifies."""
+
+    def get_token(self, *scopes: str, **given: Any) -> AccessToken:
+        """Return a token that is good for an hour."""
+        ends_s = int(time.time()) + _TOKEN_S
+        return AccessToken(live_bus.facts().token(ends_s), ends_s)
+
+
+class _AsyncCredential:
+    """The same for the asynchronous clients."""
+
+    async def get_token(self, *scopes: str, **given: Any) -> AccessToken:
+        """Return a token that is good for an hour."""
+        return _Credential().get_token()
+
+    async def close(self) -> None:
+        """End it."""
+
+    async def __aenter__(self) -> "_AsyncCredential":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        return None
+
+
+def get_credential(is_async: bool = False, **given: Any) -> Any:
+    """Return a credential that may do everything."""
+    return _AsyncCredential() if is_async else _Credential()
