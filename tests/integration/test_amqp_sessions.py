@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
@@ -90,6 +91,7 @@ def test_a_session_has_one_receiver_until_that_is_closed(sdk: SdkClient, queue: 
 def test_state_is_kept_and_the_lock_renewed(sdk: SdkClient, queue: str) -> None:
     with sdk.get_queue_receiver(queue, session_id="a") as receiver:
         before = receiver.session.locked_until_utc
+        assert before is not None
         receiver.session.set_state(b"kept")
 
         assert receiver.session.get_state() == b"kept"
@@ -110,11 +112,12 @@ def test_another_connection_may_not_ask_about_a_session(
         ours.session.set_state(b"secret")
         with other.get_queue_receiver(queue, session_id="b") as theirs:
             # As a client would that only knows the name.
-            theirs._session._session_id = "a"
+            session: Any = theirs.session
+            session._session_id = "a"
             with pytest.raises(SessionLockLostError):
-                theirs._session.get_state()
+                session.get_state()
             with pytest.raises(SessionLockLostError):
-                theirs._session.set_state(b"changed")
+                session.set_state(b"changed")
 
         assert ours.session.get_state() == b"secret"
 
