@@ -97,6 +97,16 @@ walk: install ## Print which files and functions each operation goes through, an
 azure-samples: install ## Run the samples of azure-servicebus against a local bus (9 minutes, network)
 	@$(PY) -m tools.azure_samples $(ARGS)
 
+$(VENV)/.peers-installed: $(VENV)/.installed requirements/peers.txt
+	@command -v cc >/dev/null || \
+	  { echo "test-peers: a C compiler is needed, which builds the other implementation." >&2; exit 1; }
+	@$(PY) -m pip install --quiet --no-build-isolation --require-hashes -r requirements/peers.txt
+	@touch $@
+
+.PHONY: test-peers
+test-peers: $(VENV)/.peers-installed ## Run the tests against another implementation of AMQP (needs a C compiler, network)
+	@$(PY) -m pytest -q tests/amqp_peers $(ARGS)
+
 .PHONY: azure-tests
 azure-tests: install ## Run the tests of azure-servicebus against a bus (10 minutes, network, root for port 443)
 	@$(PY) -m tests.azure_sdk $(ARGS)
@@ -236,6 +246,12 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --no-emit-options --output-file - requirements/bench.in | sed '/^#/d'; } > "$$out"; \
 	cp "$$out" requirements/bench.txt; rm "$$out"
+	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/peers.txt; \
+	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --upgrade \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --no-emit-options --constraint requirements/dev.txt --output-file - requirements/peers.in | \
+	  sed '/^#/d'; } > "$$out"; \
+	cp "$$out" requirements/peers.txt; rm "$$out"
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/image.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \

@@ -11,6 +11,8 @@ from hypothesis import settings
 E2E = Path(__file__).parent / "e2e"
 # With real Spark, which `make spark-install` installs in an environment of its own.
 SPARK = Path(__file__).parent / "spark" / "live"
+# Against another implementation of AMQP, which `make test-peers` installs: it is compiled.
+PEERS = Path(__file__).parent / "amqp_peers"
 # Fixtures that start processes for many tests: what uses one stays in one test process.
 SHARED = frozenset({"bus", "standard_bus", "secured"})
 # Of those, what costs so much (17 processes) that only one test process starts it.
@@ -40,6 +42,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return True
     if SPARK in (collection_path, *collection_path.parents):
         return importlib.util.find_spec("pyspark") is None or None
+    if PEERS in (collection_path, *collection_path.parents):
+        return importlib.util.find_spec("proton") is None or None
     return None
 
 
