@@ -90,8 +90,10 @@ class Session:
         encoded = b"" if state is None else encoded_state(state)
         if not incoming:
             delivery = self._unsettled.pop(delivery_id, None)
-            if delivery is not None:
-                delivery.settled = True
+            if delivery is None:
+                # The peer has settled it, or has detached its link.
+                return
+            delivery.settled = True
         run = self._run
         if run is not None:
             if run[0] is incoming and run[3] == encoded and delivery_id == serial.after(run[2]):
@@ -100,6 +102,11 @@ class Session:
             self.flush()
         self._run = (incoming, delivery_id, delivery_id, encoded)
         self.connection.flush_later(self)
+
+    def update(self, delivery_id: int, state: Composite) -> None:
+        """Say a state of a delivery that went out, and leave it unsettled."""
+        if delivery_id in self._unsettled:
+            self.write(Disposition(False, delivery_id, None, False, state))
 
     def flush(self) -> None:
         """Write the settlement that more could have joined."""

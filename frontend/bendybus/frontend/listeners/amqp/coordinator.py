@@ -1,6 +1,7 @@
 """Transactions of one connection: declared and discharged on a coordinator's link.
 
-    declare ──► declared(txn-id)        transfer, disposition with txn-id ──► collected
+    declare ──► declared(txn-id)        transfer, disposition with txn-id ──► collected, and said
+                                        so; a delivery is settled when that is committed
     discharge(txn-id) ──► committed, rolled back (and why), or com.microsoft:timeout
     the coordinator's link, its session or the connection ends ──► rolled back
 
@@ -9,7 +10,7 @@ Source: AMQP 1.0, part 4. A discharge whose outcome is unknown is repeated here 
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bendybus.amqp import sections
@@ -61,6 +62,8 @@ class CoordinatorLink:
         self._link = link
         self._open: dict[bytes, Open] = {}
         self._commits: set[asyncio.Task[None]] = set()
+        # What is to be called when a transaction was committed.
+        self._committed: dict[bytes, list[Callable[[], None]]] = {}
 
     def begin(self) -> None:
         """Let requests come."""
@@ -83,8 +86,13 @@ class CoordinatorLink:
             told = Error("amqp:not-allowed", "a coordinator takes declare and discharge")
             self._say(event, Rejected(told))
 
-    def collect(self, transaction_id: bytes, operation: Operation) -> None:
-        """Add an operation to a transaction. Raises why it is refused."""
+    def collect(
+        self, transaction_id: bytes, operation: Operation, committed: Callable[[], None] | None
+    ) -> None:
+        """Add an operation to a transaction. Raises why it is refused.
+
+        `committed` is called when the transaction was committed.
+        """
         opened = self._open[transaction_id]
         try:
             self._connection.front_end.transactions.collect(opened, [operation])
@@ -92,6 +100,8 @@ class CoordinatorLink:
             if opened.ended is None:
                 raise
             raise TransactionGone(TIMEOUT, error.message) from error
+        if committed is not None:
+            self._committed.setdefault(transaction_id, []).append(committed)
 
     def has(self, transaction_id: bytes) -> bool:
         """Whether a transaction is open on this link."""
@@ -101,6 +111,7 @@ class CoordinatorLink:
         """Take note that the link is detached: what is open is rolled back."""
         self._connection.coordinators.discard(self)
         opened, self._open = self._open, {}
+        self._committed.clear()
         for each in opened.values():
             self._connection.front_end.transactions.forget(each)
 
@@ -120,21 +131,24 @@ class CoordinatorLink:
         if opened is None:
             self._say(event, Rejected(Error(UNKNOWN_ID, "the transaction is not open here")))
             return
+        committed = self._committed.pop(asked.txn_id, [])
         if asked.fail:
             self._connection.front_end.transactions.forget(opened)
             self._say(event, Accepted())
             return
         # The connection may be gone before it is done: it is not cancelled with it.
         task = asyncio.get_running_loop().create_task(
-            self._commit(event, opened), name="amqp-commit"
+            self._commit(event, opened, committed), name="amqp-commit"
         )
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
 
-    async def _commit(self, event: Delivered, opened: Open) -> None:
+    async def _commit(
+        self, event: Delivered, opened: Open, committed: Sequence[Callable[[], None]]
+    ) -> None:
         try:
             if opened.transaction.operations:
-                await self._committed(opened)
+                await self._repeated(opened)
             else:
                 self._connection.front_end.transactions.forget(opened, "committed")
         except OutcomeUnknown as error:
@@ -143,10 +157,12 @@ class CoordinatorLink:
             condition = TIMEOUT if opened.ended is not None else ROLLBACK
             self._say(event, Rejected(Error(condition, error.message)))
         else:
+            for tell in committed:
+                tell()
             self._say(event, Accepted())
         self._connection.write_soon()
 
-    async def _committed(self, opened: Open) -> None:
+    async def _repeated(self, opened: Open) -> None:
         """Commit, again while the outcome is unknown. Raises why nothing of it is done."""
         transactions, loop = self._connection.front_end.transactions, asyncio.get_running_loop()
         began_s = loop.time()
@@ -173,12 +189,15 @@ class CoordinatorLink:
 
 
 def collect(
-    coordinators: Iterable[CoordinatorLink], state: TransactionalState, operation: Operation
+    coordinators: Iterable[CoordinatorLink],
+    state: TransactionalState,
+    operation: Operation,
+    committed: Callable[[], None] | None = None,
 ) -> None:
     """Add an operation to the transaction that a state names. Raises why it is refused."""
     for each in coordinators:
         if each.has(state.txn_id):
-            each.collect(state.txn_id, operation)
+            each.collect(state.txn_id, operation, committed)
             return
     raise TransactionGone(UNKNOWN_ID, "the transaction is not open on this connection.")
 

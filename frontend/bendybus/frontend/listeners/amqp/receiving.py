@@ -161,7 +161,6 @@ class ReceivingLink:
         """Add settlements to their transaction, and answer when they were."""
         assert self._receiver is not None, "it receives"
         shared = self._receiver.shared
-        told: Composite = state
         try:
             asked = _request(state.outcome, tokens)
             part = SettlePart(
@@ -173,13 +172,21 @@ class ReceivingLink:
                 shared.session_token,
             )
             operation = Operation(shared.entity.name, shared.sub_queue, part)
-            coordinator.collect(self._connection.coordinators, state, operation)
+            committed = partial(self._committed, deliveries, state)
+            coordinator.collect(self._connection.coordinators, state, operation, committed)
         except BusError as error:
-            told = Rejected(coordinator.refusal(error, self._path))
-        if not settled:
+            refused = Rejected(coordinator.refusal(error, self._path))
+            for each in () if settled else deliveries:
+                self._say(each, refused)
+        else:
             for each in deliveries:
-                self._say(each, told)
-            self._connection.write_soon()
+                self._link.session.update(each.delivery_id, state)
+        self._connection.write_soon()
+
+    def _committed(self, deliveries: Sequence[OutgoingDelivery], state: TransactionalState) -> None:
+        if self._link.is_open:
+            for each in deliveries:
+                self._say(each, state)
 
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""
