@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class Environment:
         return {**kept, "PATH": path, "PYTHONSAFEPATH": "1", **more}
 
 
-def install(folder: Path, extras: Iterable[str], also: Iterable[str] = ()) -> Environment:
+def install(folder: Path, extras: Iterable[str], also: Sequence[str] = ()) -> Environment:
     """Return an environment with the wheel; `also`: distributions that a page names itself."""
     wheels = folder / "wheels"
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels))
@@ -42,7 +42,8 @@ def install(folder: Path, extras: Iterable[str], also: Iterable[str] = ()) -> En
     pip = [sys.executable, "-m", "pip", f"--python={made.python}", "install", "--quiet"]
     run(*pip, "--no-deps", "--no-index", "--no-compile", str(wheel))
     own = metadata.PathDistribution(next(made.site.glob("bendybus-*.dist-info")))
-    for name in sorted(_needed(own, {*extras}) | {*also}):
+    named = {*also}.union(*(_needed(metadata.distribution(each), set()) for each in also))
+    for name in sorted(_needed(own, {*extras}) | named):
         for part in _parts(metadata.distribution(name)):
             target = made.site / part.name
             if not target.exists():

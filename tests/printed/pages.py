@@ -28,6 +28,7 @@ NOT_RUN: Final = {
     "make ": "runs for minutes; the target exists (tests/test_docs.py)",
     ". .venv/bin/activate": "the environment of the test takes its place",
     "bendybus up -f examples/flights.yaml": "it runs already, started by these words",
+    "bendybus up --queue orders": "one runs already, and has this queue",
 }
 # Waits that a reader has time for.
 SHORTER: Final = {"max_wait_time=5": "max_wait_time=1", "max_wait_time=30": "max_wait_time=2"}
@@ -147,5 +148,10 @@ receiver = client.get_queue_receiver("orders", max_wait_time=5)
 order = receiver.receive_messages(1)[0]
 """,
         before={"invoices.send_messages": "order = receiver.receive_messages(1)[0]"},
+    ),
+    Page(
+        "docs/how-to/use-the-azure-sdk.md",
+        python='administration.create_queue("orders")\n',
+        said=("order 2",),
     ),
 )

@@ -31,7 +31,6 @@ CLI = typer.main.get_command(app)
 # The extras that README and the pages name.
 EXTRAS = ("server", "tracing")
 DEADLINE_S = 60
-_PLACEHOLDER = "127.0.0.1:7480"
 
 integration = [
     pytest.mark.integration,
@@ -146,7 +145,11 @@ class Bus:
         assert self.process.stdout is not None
         facts = json.loads(self.process.stdout.readline())
         self.connection_string = facts["connection_string"]
-        self.address = facts["endpoint"]
+        # By what pages print.
+        self.addresses = {
+            "127.0.0.1:7480": facts["endpoint"],
+            "127.0.0.1:5672": facts["amqp_endpoints"][0],
+        }
 
     def end(self) -> None:
         self.process.terminate()
@@ -191,8 +194,10 @@ class Bus:
         """Run a program; return what it prints."""
         for printed, shorter in SHORTER.items():
             text = text.replace(printed, shorter)
+        for printed, actual in self.addresses.items():
+            text = text.replace(printed, actual)
         file = self.folder / "program.py"
-        file.write_text(text.replace(_PLACEHOLDER, self.address), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
         done = subprocess.run(
             [str(self.environment.python), str(file)],
             env={**self.variables, "PYTHONWARNINGS": "error"},
@@ -213,7 +218,7 @@ class Bus:
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
     folder = tmp_path_factory.mktemp("printed")
-    environment = installed.install(folder, EXTRAS, ["opentelemetry-sdk"])
+    environment = installed.install(folder, EXTRAS, ["opentelemetry-sdk", "azure-servicebus"])
     made = Bus(environment, folder)
     yield made
     made.end()
