@@ -205,6 +205,15 @@ def test_a_time_to_live_is_received_as_header_and_times(ttl_ms: int, expires_ms:
     assert found.properties.absolute_expiry_time == expires_ms
 
 
+def test_an_empty_partition_key_is_none_and_is_received_all_the_same() -> None:
+    batch = sent(message_annotations={Symbol("x-opt-partition-key"): ""})
+
+    assert list(batch.partition_keys) == []
+    found = received(batch).message_annotations
+    assert isinstance(found, dict)
+    assert found["x-opt-partition-key"] == ""
+
+
 @pytest.mark.parametrize("key", ["x-opt-partition-key", Symbol("x-opt-partition-key")])
 @pytest.mark.parametrize("value", ["k", Symbol("k"), b"k"])
 def test_partition_key_and_schedule_are_columns(key: str, value: Any) -> None:

@@ -1,11 +1,12 @@
 """Sessions of azure-servicebus: who holds one, who may ask about it, and when it is free again."""
 
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus import ServiceBusClient as SdkClient
 from azure.servicebus.exceptions import (
     OperationTimeoutError,
@@ -100,6 +101,25 @@ def test_state_is_kept_and_the_lock_renewed(sdk: SdkClient, queue: str) -> None:
         assert receiver.session.get_state() == b"kept"
         receiver.session.set_state(None)
         assert receiver.session.get_state() is None
+
+
+def test_a_receiver_may_wait_as_long_as_the_lock_lasts(amqp_bus: AmqpBus, sdk: SdkClient) -> None:
+    with amqp_bus.administration() as administration:
+        administration.create_queue("short", requires_session=True, lock_duration="PT5S")
+    send(sdk, "short", "a", 3)
+
+    with sdk.get_queue_receiver(
+        "short",
+        session_id="a",
+        receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
+        max_wait_time=5,
+    ) as receiver:
+        found = [str(each) for each in receiver]
+        assert found == ["a0", "a1", "a2"]
+
+        time.sleep(2)
+        with pytest.raises(SessionLockLostError):
+            receiver.receive_messages(max_wait_time=5)
 
 
 def test_another_connection_may_not_ask_about_a_session(

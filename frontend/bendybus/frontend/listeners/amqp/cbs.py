@@ -1,5 +1,8 @@
 """$cbs: clients put tokens here, and get a status for each.
 
+A token for an entity that does not exist is answered with 404, as by Service Bus, if it would be
+good for one of that name: nobody else learns which entities there are.
+
 Source: AMQP Claims-based Security; `type` is not looked at, since SDKs call a shared access
 signature "jwt".
 """
@@ -9,11 +12,16 @@ from typing import Any, Final
 from bendybus.amqp.events import Delivered
 from bendybus.amqp.sections import Message
 from bendybus.amqp.values import Int
-from bendybus.domain.errors import BusError
+from bendybus.domain.errors import BusError, EntityNotFound
+from bendybus.frontend.listeners import request_values
+from bendybus.frontend.listeners.amqp import addresses, conditions
 from bendybus.frontend.listeners.amqp.request_links import RequestLink
+from bendybus.frontend.security.authenticator import Operation
 
 _OK: Final = 202
 _SCHEME: Final = "SharedAccessSignature"
+_MANAGEMENT: Final = "/$management"
+_USES: Final = (Operation.SEND, Operation.RECEIVE)
 
 
 class CbsLink(RequestLink):
@@ -42,8 +50,29 @@ class CbsLink(RequestLink):
             self.connection.put_token(audience, token)
         except BusError as error:
             self._say(request, 401, error.message)
-        else:
+            return
+        missing = self._missing(audience)
+        if missing is None:
             self._say(request, _OK, "Accepted")
+        else:
+            told = conditions.of(missing, audience)
+            self._say(request, conditions.status_of(missing), told.description or "")
+
+    def _missing(self, audience: str) -> EntityNotFound | None:
+        """Return an error if the audience is an entity that does not exist."""
+        path = addresses.path_of(audience).removesuffix(_MANAGEMENT)
+        claims = self.connection.claims
+        if not path or not any(claims.allows(each, path) for each in _USES):
+            return None
+        try:
+            name, _ = request_values.entity_and_sub_queue(path)
+            self.connection.front_end.directory.find(name)
+        except EntityNotFound as error:
+            return error
+        except BusError:
+            # What else is wrong with it is told as a link is attached.
+            return None
+        return None
 
     def _say(self, request: Message, status: int, text: str) -> None:
         # Without an error condition: the Python SDK would look no further, and lose the status.

@@ -4,6 +4,7 @@
     message-id, to, content-type, …     a property that is empty, or not of its usual type; a field
                                         or column has its text, for filters and other clients
     delivery-annotations                those of the sender
+    partition-key                       one that is empty, which is none
     annotations, footer,                entries whose keys are not text, or whose text another key
     application-properties              has as well
     annotation-strings, footer-strings  names of entries whose keys are strings, not symbols
@@ -23,6 +24,7 @@ from bendybus.amqp.values import Pairs, Symbol
 
 DURABLE: Final = "durable"
 FIRST_ACQUIRER: Final = "first-acquirer"
+PARTITION_KEY: Final = "partition-key"
 DELIVERY_ANNOTATIONS: Final = "delivery-annotations"
 
 

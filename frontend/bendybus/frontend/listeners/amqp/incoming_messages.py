@@ -155,7 +155,7 @@ def _row(message: sections.Message) -> _Row:
             message_id = _text("message-id", properties.message_id, str, kept)
         _add_properties(head, properties, kept)
     if message.message_annotations:
-        own, partition_key, scheduled_ms = _split(message.message_annotations)
+        own, partition_key, scheduled_ms = _split(message.message_annotations, kept)
         _add_map(head.annotations, own, escapes.ANNOTATIONS, kept)
     if message.application_properties:
         given = escapes.pairs(message.application_properties)
@@ -255,7 +255,7 @@ def _time_to_live_ms(header: Header | None, properties: Properties | None) -> in
     return ttl or 0
 
 
-def _split(given: Map) -> tuple[list[tuple[Any, Any]], str, int]:
+def _split(given: Map, kept: dict[str, Any]) -> tuple[list[tuple[Any, Any]], str, int]:
     """Return the application's own annotations, partition key, and when it is scheduled."""
     own: list[tuple[Any, Any]] = []
     partition_key, scheduled_ms = "", 0
@@ -266,6 +266,8 @@ def _split(given: Map) -> tuple[list[tuple[Any, Any]], str, int]:
             continue
         elif key == annotations.PARTITION_KEY:
             partition_key = _partition_key(value)
+            if value is not None and not partition_key:
+                kept[escapes.PARTITION_KEY] = ""
         elif key == annotations.SCHEDULED_ENQUEUE_TIME:
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
                 raise InvalidArgument(annotations.SCHEDULED_ENQUEUE_TIME, "must be a timestamp.")

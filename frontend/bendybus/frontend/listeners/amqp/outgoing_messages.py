@@ -160,10 +160,11 @@ class Delivery:
             body, count = bytearray(_PACK_LOCKED(*facts, *until)), 6
         else:
             body, count = bytearray(_PACK_UNLOCKED(*facts)), 5
-        if self._keys and self._keys[index]:
+        key = self._keys[index] if self._keys else ""
+        if key or escapes.PARTITION_KEY in escaped:
             count += 1
             body += _PARTITION_KEY
-            encoding.write(self._keys[index], body)
+            encoding.write(key, body)
         if self._due and self._due[index]:
             count += 1
             body += _SCHEDULED_ENQUEUE_TIME

@@ -8,6 +8,7 @@ the line is lost ──► the lock stays until it ends
 import asyncio
 import dataclasses
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.amqp.links import OutgoingLink
@@ -29,6 +30,8 @@ _TIMEOUT: Final = "com.microsoft:timeout"
 _LOCKED_UNTIL: Final = "com.microsoft:locked-until-utc"
 # As the service waits for the next available session.
 WAIT_MS: Final = 65_000
+# From the end of a lock to that of its link. What needs the lock is refused at once.
+LOST_S: Final = 1.0
 # .NET's ticks of 100 ns since the year 1, in 1970.
 _TICKS_1970: Final = 621_355_968_000_000_000
 _TICKS_A_MS: Final = 10_000
@@ -56,6 +59,8 @@ class SessionReceivingLink(ReceivingLink):
         self._accepting: asyncio.Task[None] | None = None
         # Once it is locked.
         self.session: LockedSession | None = None
+        # Its lock is lost.
+        self._over = False
 
     def accept(self) -> None:
         """Lock the session, then attach the link. Raises InvalidArgument."""
@@ -66,6 +71,22 @@ class SessionReceivingLink(ReceivingLink):
         self._accepting = asyncio.get_running_loop().create_task(
             self._accept(), name="amqp-accept-session"
         )
+
+    def fail(self, error: BusError) -> None:
+        """End, a little later if the lock is over: receivers wait as long as locks last."""
+        if isinstance(error, errors.SessionLockLost):
+            self._over = True
+            self._connection.later(LOST_S, partial(self._end, error))
+        else:
+            super().fail(error)
+
+    def credit_changed(self) -> None:
+        """Pass the credit of the link on, while the session is locked."""
+        if not self._over:
+            super().credit_changed()
+        elif self._link.drain:
+            self._link.drained()
+            self._connection.write_soon()
 
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached, or lost with its connection."""
