@@ -252,6 +252,12 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	  --no-emit-options --constraint requirements/dev.txt --output-file - requirements/peers.in | \
 	  sed '/^#/d'; } > "$$out"; \
 	cp "$$out" requirements/peers.txt; rm "$$out"
+	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/image-sdk.txt; \
+	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --no-emit-options --constraint requirements/dev.txt --output-file - requirements/image-sdk.in | \
+	  sed '/^#/d'; } > "$$out"; \
+	cp "$$out" requirements/image-sdk.txt; rm "$$out"
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/image.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \

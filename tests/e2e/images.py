@@ -39,6 +39,12 @@ def spark(cluster: Cluster) -> str:
     return _build(cluster, ROOT, "bendybus-spark", options, SPARK_FILES)
 
 
+def sdk(cluster: Cluster) -> str:
+    """Return an image with the official SDK beside what the image of this checkout has."""
+    pins = ROOT / "requirements" / "image-sdk.txt"
+    return _build(cluster, ROOT, "bendybus-sdk", ["--requirements", str(pins)])
+
+
 def skewed(cluster: Cluster) -> str:
     """Return an image whose processes take their clock from the file /var/lib/bendybus/clock."""
     options = ["--deb", "faketime", "--env", f"LD_PRELOAD={FAKETIME}"]
