@@ -22,6 +22,8 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         self.lines = Lines()
         self._listen = {name: f"{HOST}:{free_port()}" for name in self.names()}
+        # Where front ends speak AMQP; their clients reach them without a line between.
+        self._amqp = [f"{HOST}:{free_port()}" for _ in range(FRONT_ENDS)]
         self.processes: dict[str, Process] = {}
         self.line: dict[str, Line] = {}
         try:
@@ -65,7 +67,8 @@ class Cluster:
             through = [
                 f"--partition={n}={self.line[f'partition-{n}'].address}" for n in range(PARTITIONS)
             ]
-            options = ("bendybus.frontend", "serve", *through)
+            amqp = f"--amqp-listen={self._amqp[int(index)]}"
+            options = ("bendybus.frontend", "serve", amqp, *through)
         log = self.folder / f"{name}.log"
         self.processes[name] = Process(*options, *common, log=log, wait=wait)
 
@@ -100,6 +103,10 @@ class Cluster:
     def connection_string(self, front_end: int) -> str:
         """Return what clients of a front end need; they go through its line."""
         return self.connection_string_of(self.front_end_address(front_end))
+
+    def amqp_connection_string(self, front_end: int) -> str:
+        """Return what the official SDKs need."""
+        return self.connection_string_of(self._amqp[front_end])
 
     @staticmethod
     def connection_string_of(address: str) -> str:

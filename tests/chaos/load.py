@@ -16,6 +16,7 @@ from typing import Any, Final
 from bendybus.client import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ServiceBusError
+from tests.chaos.amqp_load import AmqpLoad
 from tests.chaos.cluster import Cluster
 from tests.chaos.forward_load import ForwardLoad
 from tests.chaos.history import History, Item, Kind, Outcome, outcome_of, received
@@ -65,6 +66,9 @@ class Load:
         self.forwarding = ForwardLoad(name, client, history, seed + 70, self.stop)
         self.transactions = TransactionLoad(name, client, history, seed + 90, self.stop)
         self.pipelines = PipelineLoad(name, client, history, seed + 30, self.stop)
+        self.amqp = AmqpLoad(
+            name, cluster.amqp_connection_string(front_end), history, seed + 20, self.stop
+        )
         self.leases = LeaseLoad(
             *(name, client, history, self.stop),
             cluster=cluster,
@@ -89,6 +93,7 @@ class Load:
             *self.transactions.tasks(),
             *self.pipelines.tasks(),
             *self.leases.tasks(),
+            *self.amqp.tasks(),
         ]
         async with asyncio.TaskGroup() as tasks:
             for number, each in enumerate(work):

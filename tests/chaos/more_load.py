@@ -84,10 +84,12 @@ class MoreLoad:
         while not self._stop.is_set():
             await self.one_session(task, self._random.choice((0, 0, 5)))
 
-    async def one_session(self, task: str, prefetch: int = 0, wait_s: float = 1.0) -> bool:
+    async def one_session(
+        self, task: str, prefetch: int = 0, wait_s: float = 1.0, place: str = SESSIONS
+    ) -> bool:
         """Receive some messages of one session; False: none was free, or the bus is away."""
         receiver = self.client.get_queue_receiver(
-            SESSIONS,
+            place,
             session_id=NEXT_AVAILABLE_SESSION,
             max_wait_time=wait_s,
             prefetch_count=prefetch,
@@ -95,13 +97,13 @@ class MoreLoad:
         with contextlib.suppress(ServiceBusError):
             async with receiver:
                 for _ in range(SESSION_MESSAGES):
-                    if not await self._some(receiver, task):
+                    if not await self._some(receiver, task, place):
                         break
             return True
         await self._pause()
         return False
 
-    async def _some(self, receiver: Any, task: str) -> bool:
+    async def _some(self, receiver: Any, task: str, place: str) -> bool:
         """Work some messages off; False: the session is to be given up.
 
         After a failure those behind it are not touched: they would overtake it.
@@ -111,12 +113,13 @@ class MoreLoad:
         items = [received(message) for message in messages]
         if items:
             session = str(messages[0].session_id)
-            self._history.add(Kind.RECEIVE, SESSIONS, task, began, items, key=session)
+            self._history.add(Kind.RECEIVE, place, task, began, items, key=session)
         for message, item in zip(messages, items, strict=True):
             abandons = self._random.random() < 0.1 and not self._stop.is_set()
             kind = Kind.ABANDON if abandons else Kind.COMPLETE
             settle = receiver.abandon_message if abandons else receiver.complete_message
-            if not await self._settled(settle(message), kind, task, item, str(message.session_id)):
+            session = str(message.session_id)
+            if not await self._settled(settle(message), kind, task, item, session, place):
                 return False
             if abandons:
                 return False

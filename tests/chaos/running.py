@@ -16,6 +16,7 @@ from bendybus.client.aio import ServiceBusClient, ServiceBusReceiver
 from bendybus.client.exceptions import AzureError, ResourceExistsError
 from bendybus.client.management import ServiceBusAdministrationClient
 from tests.chaos import (
+    amqp_load,
     checking,
     forward_load,
     lease_checking,
@@ -99,6 +100,7 @@ def _create(administration: ServiceBusAdministrationClient) -> None:
     forward_load.create(administration, options)
     transaction_load.create(administration, options)
     pipeline_load.create(administration, options)
+    amqp_load.create(administration, options)
 
 
 async def _lead(
@@ -155,6 +157,7 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
         load.client.get_queue_receiver(transaction_load.REQUESTS) as requests,
         load.client.get_queue_receiver(transaction_load.ANSWERS) as answers,
         load.client.get_queue_receiver(pipeline_load.DRAINED) as drained,
+        load.client.get_queue_receiver(amqp_load.AMQP) as amqp,
     ):
         steps: list[Callable[[], Awaitable[object]]] = [
             lambda: _deferred(load, orders, deferred),
@@ -170,6 +173,8 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
             lambda: load.transactions.one_session("drain", wait_s=0.5),
             lambda: load.transactions.some_answers(answers, "drain"),
             lambda: load.pipelines.some_drained(drained, "drain"),
+            lambda: _some(load, amqp, amqp_load.AMQP),
+            lambda: load.more.one_session("drain", wait_s=0.5, place=amqp_load.AMQP_SESSIONS),
         ]
         while time.monotonic() - quiet_since < QUIET_S:
             if time.monotonic() - began > DRAIN_S_MAX:
@@ -214,7 +219,7 @@ def _counted(administration: ServiceBusAdministrationClient) -> list[Violation]:
     """Return what the bus still counts, with all messages completed."""
     found = []
     places = (ORDERS, TAKEN, SESSIONS, EVENTS, pipeline_load.DRAINED, lease_load.LEASES)
-    for name in (*places, *forward_load.PLACES, *transaction_load.PLACES):
+    for name in (*places, *forward_load.PLACES, *transaction_load.PLACES, *amqp_load.PLACES):
         counts: Any = None
         try:
             if name in (EVENTS, forward_load.NEWS):
