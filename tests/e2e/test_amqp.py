@@ -51,4 +51,5 @@ def test_the_python_sdk_sends_and_receives_over_tls_and_websockets(
     assert last.startswith("{"), said
     assert json.loads(last) == {"Amqp": expected, "AmqpOverWebsocket": expected}
     rows = [json.loads(line) for line in counts.splitlines()]
-    assert {row["name"]: row["active"] for row in rows} == {"orders": 0, "visits": 0}
+    left = {row["name"]: row["runtime"]["countDetails"]["activeMessageCount"] for row in rows}
+    assert left == {"orders": 0, "visits": 0}
