@@ -9,6 +9,7 @@ from typing import Any, Final
 from bendybus.amqp.events import Delivered
 from bendybus.amqp.sections import Message
 from bendybus.amqp.values import Int
+from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.frontend.listeners.amqp.request_links import RequestLink
 
@@ -40,6 +41,8 @@ class CbsLink(RequestLink):
             return
         try:
             self.connection.put_token(audience, token)
+        except errors.InvalidArgument as error:
+            self._say(request, 400, error.message)
         except BusError as error:
             self._say(request, 401, error.message)
         else:
