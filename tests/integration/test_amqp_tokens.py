@@ -1,6 +1,5 @@
 """What a client of AMQP may do: tokens, claims, rights, and what refusals say. Real processes."""
 
-import json
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,11 +15,10 @@ from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBu
 from bendybus.amqp import sections, values
 from bendybus.amqp.performatives import Accepted, Coordinator, Detach
 from bendybus.amqp.values import Array, Symbol, Timestamp
-from bendybus.domain import shared_access
 from bendybus.frontend.listeners.amqp.management import OPERATIONS
 from tests.amqp.peers import message
-from tests.certificates import mount_files
 from tests.integration.amqp import AmqpBus
+from tests.integration.guarded import Guarded
 from tests.integration.processes import eventually
 from tests.integration.raw_amqp import RECEIVER, SENDER, RawAmqp, attach_of, ended
 from tests.integration.secured import (
@@ -32,68 +30,9 @@ from tests.integration.secured import (
     SEND_KEY,
     policy,
 )
-from tests.ports import free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 UNAUTHORIZED = "amqp:unauthorized-access"
-
-
-class Guarded(AmqpBus):
-    """A bus with policies, in plain text, with queues that every test may use."""
-
-    def __init__(self, folder: Path, policies: Any = POLICIES, **options: Any) -> None:
-        self.policies = folder / "policies"
-        folder.mkdir(parents=True, exist_ok=True)
-        self.grant(policies)
-        self.metrics_port = free_port()
-        front_end = (
-            f"--access-policies={self.policies / 'policies.json'}",
-            f"--metrics-port={self.metrics_port}",
-            *options.pop("front_end_options", ()),
-        )
-        super().__init__(folder / "data", partitions=1, front_end_options=front_end, **options)
-        with self.administration() as administration:
-            for name in ("orders", "bills"):
-                administration.create_queue(name)
-            administration.create_queue("sessions", requires_session=True)
-            administration.create_topic("topic")
-            administration.create_subscription("topic", "all")
-
-    def grant(self, policies: Any) -> None:
-        text = json.dumps({"policies": list(policies)})
-        mount_files(self.policies, {"policies.json": text.encode()})
-
-    def string(self, name: str, key: str) -> str:
-        return (
-            f"Endpoint=sb://{self.amqp_address};SharedAccessKeyName={name};SharedAccessKey={key};"
-            "UseDevelopmentEmulator=true"
-        )
-
-    @property
-    def connection_string(self) -> str:
-        return (
-            f"Endpoint=sb://{self.front_end_address};SharedAccessKeyName={ROOT_POLICY};"
-            f"SharedAccessKey={ROOT_KEY};UseDevelopmentEmulator=true"
-        )
-
-    def sdk_of(self, name: str, key: str, **options: Any) -> SdkClient:
-        return SdkClient.from_connection_string(self.string(name, key), **options)
-
-    def uri(self, path: str = "") -> str:
-        return f"amqp://{self.amqp_address}/{path}"
-
-    def token(self, name: str, key: str, path: str = "", lives_s: float = 600) -> str:
-        ends_s = int(time.time() + lives_s - shared_access.CLOCK_SKEW_S)
-        return shared_access.sign(self.uri(path), name, key, ends_s)
-
-    def raw(self) -> RawAmqp:
-        return RawAmqp(self.amqp_address)
-
-    def held_by(self, name: str, key: str, path: str = "orders") -> RawAmqp:
-        """Return an open connection with a token of a policy."""
-        made = self.raw().open()
-        assert made.put_token(self.token(name, key), self.uri(path)) == 202
-        return made
 
 
 @pytest.fixture(scope="module")
