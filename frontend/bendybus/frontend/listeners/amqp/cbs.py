@@ -12,7 +12,7 @@ from typing import Any, Final
 from bendybus.amqp.events import Delivered
 from bendybus.amqp.sections import Message
 from bendybus.amqp.values import Int
-from bendybus.domain.errors import BusError, EntityNotFound
+from bendybus.domain.errors import BusError, EntityNotFound, InvalidArgument
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.amqp import addresses, conditions
 from bendybus.frontend.listeners.amqp.request_links import RequestLink
@@ -48,6 +48,9 @@ class CbsLink(RequestLink):
             return
         try:
             self.connection.put_token(audience, token)
+        except InvalidArgument as error:
+            self._say(request, 400, error.message)
+            return
         except BusError as error:
             self._say(request, 401, error.message)
             return

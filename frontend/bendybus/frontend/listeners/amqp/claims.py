@@ -7,13 +7,15 @@ that expires or a policy no longer accepts it.
 from collections import OrderedDict
 from typing import Final
 
-from bendybus.domain import errors, shared_access
+from bendybus.domain import bounds, errors, shared_access
 from bendybus.domain.errors import BusError
 from bendybus.frontend.listeners.amqp import addresses
 from bendybus.frontend.security.authenticator import Authenticator, Caller, Operation
 
 # Of one connection; the one that was put first is forgotten. SDKs put one for each link's address.
 CLAIMS_MAX: Final = 1_024
+# Their tokens and audiences, in characters.
+CLAIMS_CHARS_MAX: Final = 512 * 1024
 
 
 class Claims:
@@ -21,42 +23,50 @@ class Claims:
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
-        # Tokens by audience, as a path in lower case.
-        self._tokens: OrderedDict[str, str] = OrderedDict()
+        # Tokens, and when they end, by audience: a path in lower case.
+        self._tokens: OrderedDict[str, tuple[str, float | None]] = OrderedDict()
+        self._chars = 0
         # Of a caller that authenticated as it opened the connection.
         self._token: str | None = None
 
     @property
     def any(self) -> bool:
-        """Whether the client has shown that it may do anything at all."""
-        return not self._authenticator.required or bool(self._tokens) or self._token is not None
+        """Whether the client has shown that it may do anything at all, and still may."""
+        return not self._authenticator.required or any(
+            self._authenticator.still_good(token) for token in self._all()
+        )
 
     def put(self, audience: str, token: str) -> Caller:
         """Take a token for an audience. Raises Unauthenticated, InvalidArgument."""
         path = addresses.path_of(audience).lower()
+        bounds.check_path(path)
         caller = self._authenticator.authenticate(token)
-        self._tokens[path] = token
-        self._tokens.move_to_end(path)
-        if len(self._tokens) > CLAIMS_MAX:
-            self._tokens.popitem(last=False)
+        self._forget(path)
+        # The authenticator's own copy, which connections share.
+        self._tokens[path] = (caller.token, caller.good_until_s)
+        self._chars += len(path) + len(caller.token)
+        while len(self._tokens) > CLAIMS_MAX or self._chars > CLAIMS_CHARS_MAX:
+            self._forget(next(iter(self._tokens)))
         return caller
 
-    def sign_in(self, policy: str, key: str) -> None:
+    def next_end_s(self, now_s: float) -> float | None:
+        """Return when the next token ends, in seconds since 1970; None: none does."""
+        ends_s = (end_s for _, end_s in self._tokens.values() if end_s is not None)
+        return min((end_s for end_s in ends_s if end_s > now_s), default=None)
+
+    def sign_in(self, policy: str, key: str) -> Caller:
         """Take the name of a policy and its key. Raises Unauthenticated."""
         token = shared_access.sign("amqp:///", policy, key, shared_access.NEVER_S)
-        if self._authenticator.required:
-            self._authenticator.authenticate(token)
+        caller = self._authenticator.authenticate(token)
         self._token = token
+        return caller
 
     def check(self, operation: Operation, path: str) -> Caller:
         """Return the caller that may do that to an entity. Raises Unauthenticated, Unauthorized."""
         if not self._authenticator.required:
             return self._authenticator.authenticate("")
         refused: BusError | None = None
-        tokens = [token for audience, token in self._tokens.items() if _covers(audience, path)]
-        if self._token is not None:
-            tokens.append(self._token)
-        for token in reversed(tokens):
+        for token in self._all(path):
             try:
                 caller = self._authenticator.authenticate(token)
                 caller.check(operation, path)
@@ -70,13 +80,18 @@ class Claims:
             metadata={"cause": shared_access.Cause.NO_TOKEN},
         )
 
-    def allows(self, operation: Operation, path: str) -> bool:
-        """Whether `check` raises nothing."""
-        try:
-            self.check(operation, path)
-        except BusError:
-            return False
-        return True
+    def _all(self, path: str | None = None) -> list[str]:
+        """Return the tokens whose audience is over a path, or all; the best ones first."""
+        signed_in = [] if self._token is None else [self._token]
+        put = reversed(self._tokens.items())
+        return signed_in + [
+            token for audience, (token, _) in put if path is None or _covers(audience, path)
+        ]
+
+    def _forget(self, path: str) -> None:
+        if path in self._tokens:
+            token, _ = self._tokens.pop(path)
+            self._chars -= len(path) + len(token)
 
 
 def _covers(audience: str, path: str) -> bool:

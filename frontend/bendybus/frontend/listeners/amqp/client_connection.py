@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.listener import AmqpListener
 
 logger = logging.getLogger(__name__)
-# From the first byte to an open connection.
-OPEN_S: Final = 10.0
-# From there to the first token, where tokens are needed.
-TOKEN_S: Final = 20.0
 # Requests of the core under way; nothing more is read of the client beyond that.
 SENDS_MAX: Final = 256
 # A check of silence that comes so late: this process was suspended, and what came is unread.
@@ -55,6 +52,18 @@ EXTERNAL: Final = "EXTERNAL"
 PLAIN: Final = "PLAIN"
 
 Endpoint = RequestLink | ReplyLink | SendingLink | ReceivingLink
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long a client may take."""
+
+    # To open its connection.
+    open_s: float = 10.0
+    # To put a token, where tokens are needed; and to put another one after the last one ended.
+    token_s: float = 20.0
+    # To read what is written, and to answer the end of its connection.
+    close_s: float = 5.0
 
 
 class Wire(Protocol):
@@ -75,12 +84,16 @@ class Wire(Protocol):
     def close(self) -> None:
         """Close it when all is written."""
 
+    def abort(self) -> None:
+        """Close it now."""
+
 
 class ClientConnection:
     """See the module."""
 
     def __init__(self, listener: "AmqpListener", wire: Wire, settings: ConnectionSettings) -> None:
         self._listener = listener
+        self._times = listener.times
         self._wire = wire
         self.front_end = listener.front_end
         self.repeated_sends = listener.repeated_sends
@@ -100,14 +113,16 @@ class ClientConnection:
         self._timers: set[asyncio.TimerHandle] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._heartbeat: asyncio.TimerHandle | None = None
+        # At the end of the next token.
+        self._recheck: asyncio.TimerHandle | None = None
         # Set whenever something was answered.
         self._answered = asyncio.Event()
-        self._writing = self._paused = self._closed = False
+        self._writing = self._paused = self._closing = self._closed = False
         self._stack = contextlib.ExitStack()
         self.flow = self._stack.enter_context(self.front_end.deliveries.of(self))
         self._unwritten = self._stack.enter_context(self.flow.stream())
         self._unwritten_bytes = 0
-        self.later(OPEN_S, self._must_be_open)
+        self.later(self._times.open_s, self._must_be_open)
         self._heard_s = self._loop.time()
         self._silence_s = (settings.idle_time_out_ms or 0) / 1_000
         self._watch_silence(self._heard_s)
@@ -145,8 +160,9 @@ class ClientConnection:
             self._leave(link, lost=True)
         for timer in self._timers:
             timer.cancel()
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
+        for handle in (self._heartbeat, self._recheck):
+            if handle is not None:
+                handle.cancel()
         self._stack.close()
         self._listener.forget(self)
 
@@ -187,10 +203,8 @@ class ClientConnection:
 
     def put_token(self, audience: str, token: str) -> None:
         """Take a token of the client. Raises Unauthenticated, InvalidArgument."""
-        caller = self.claims.put(audience, token)
-        self.policy, until_s = caller.policy, caller.good_until_s
-        if until_s is not None:
-            self.later(max(0.0, until_s - self._listener.clock()) + 0.01, self.recheck)
+        self.policy = self.claims.put(audience, token).policy
+        self._recheck_in_time()
 
     def session_token(self, path: str, session_id: str) -> bytes | None:
         """Return the token of a session that a link of this connection holds; None: none does."""
@@ -214,6 +228,18 @@ class ClientConnection:
                     self.claims.check(operation, path)
                 except BusError as error:
                     self.detach(link, conditions.of(error, path))
+        self._recheck_in_time()
+        if not self.claims.any:
+            self.later(self._times.token_s, self._must_have_token)
+
+    def _recheck_in_time(self) -> None:
+        """Check again when the next token ends."""
+        if self._recheck is not None:
+            self._recheck.cancel()
+        now_s = self._listener.clock()
+        end_s = self.claims.next_end_s(now_s)
+        if end_s is not None:
+            self._recheck = self._loop.call_later(end_s - now_s + 0.01, self.recheck)
 
     @property
     def busy(self) -> bool:
@@ -258,6 +284,7 @@ class ClientConnection:
             self._leave(link)
         self._engine.close(error)
         self._write()
+        self._close_in_time()
 
     # Inside
 
@@ -285,6 +312,13 @@ class ClientConnection:
             self._account()
         if self._engine.is_closed:
             self._wire.close()
+            self._close_in_time()
+
+    def _close_in_time(self) -> None:
+        """Do not wait for a client that does not read, or does not answer."""
+        if not self._closing:
+            self._closing = True
+            self.later(self._times.close_s, self._wire.abort)
 
     def _account(self) -> None:
         """Count what waits to be written in the ledger of the front end."""
@@ -299,14 +333,15 @@ class ClientConnection:
 
     def _must_be_open(self) -> None:
         if self._engine.peer is None:
-            self.end(Error("amqp:connection:forced", f"not opened within {OPEN_S:.0f} s"))
-            self._wire.close()
+            within_s = self._times.open_s
+            self.end(Error("amqp:connection:forced", f"not opened within {within_s:.0f} s"))
         elif not self.claims.any:
-            self.later(TOKEN_S - OPEN_S, self._must_have_token)
+            self.later(self._times.token_s - self._times.open_s, self._must_have_token)
 
     def _must_have_token(self) -> None:
         if not self.claims.any:
-            self.end(Error("amqp:unauthorized-access", f"no token was put within {TOKEN_S:.0f} s"))
+            within_s = self._times.token_s
+            self.end(Error("amqp:unauthorized-access", f"no token was put within {within_s:.0f} s"))
 
     def _watch_silence(self, due_s: float) -> None:
         """Close the connection of a client that is gone: it sent nothing for too long."""
@@ -314,7 +349,6 @@ class ClientConnection:
         late = now_s - due_s > LATE_S
         if self._silence_s and not late and now_s - self._heard_s > 2 * self._silence_s:
             self.end(Error("amqp:resource-limit-exceeded", "nothing was sent for too long"))
-            self._wire.close()
         elif self._silence_s:
             next_s = self._silence_s / 2
             self.later(next_s, partial(self._watch_silence, now_s + next_s))
@@ -364,7 +398,7 @@ class ClientConnection:
         if event.mechanism == PLAIN:
             try:
                 _, policy, key = event.response.decode().split("\0")
-                self.claims.sign_in(policy, key)
+                self.policy = self.claims.sign_in(policy, key).policy
             except (ValueError, BusError):
                 self._engine.authenticate(False)
                 return
@@ -379,7 +413,7 @@ class ClientConnection:
 
     def _attached(self, event: events.Attached) -> None:
         link, asked = event.link, event.attach
-        text = ""
+        text = path = ""
         try:
             if isinstance(asked.target, Coordinator) and isinstance(link, IncomingLink):
                 self._attach_coordinator(link)
@@ -388,14 +422,17 @@ class ClientConnection:
             if not isinstance(terminus, (Source, Target)):
                 raise errors.InvalidArgument("address", "the link must have a source and a target.")
             address = addresses.parse(terminus.address)
-            text = address.text
+            text, path = address.text, address.path
+            if address.node is Node.MANAGEMENT:
+                # Who may do nothing there learns nothing there; each request needs its own right.
+                self.claims.check(Operation.DESCRIBE_PARTITIONS, path)
             if isinstance(link, OutgoingLink):
                 self._attach_outgoing(link, address)
             else:
                 assert isinstance(link, IncomingLink), link
                 self._attach_incoming(link, address)
         except BusError as error:
-            self.front_end.metrics.refused(text, error)
+            self.front_end.metrics.refused(path, error)
             link.refuse(conditions.of(error, text))
 
     def _attach_incoming(self, link: IncomingLink, address: Address) -> None:
@@ -412,6 +449,8 @@ class ClientConnection:
         made.begin()
 
     def _attach_coordinator(self, link: IncomingLink) -> None:
+        if not self.claims.any:
+            raise errors.Unauthenticated("transactions need a token. Put one to $cbs first.")
         made = CoordinatorLink(self, link)
         self.coordinators.add(made)
         link.context = made

@@ -15,7 +15,12 @@ from bendybus.domain import limits
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.repeated_sends import RepeatedSends
 from bendybus.frontend.listeners.amqp import websockets
-from bendybus.frontend.listeners.amqp.client_connection import PLAIN, ClientConnection, Wire
+from bendybus.frontend.listeners.amqp.client_connection import (
+    PLAIN,
+    ClientConnection,
+    Times,
+    Wire,
+)
 from bendybus.frontend.security.authenticator import Authenticator
 
 logger = logging.getLogger(__name__)
@@ -39,12 +44,18 @@ class AmqpListener:
     """See the module."""
 
     def __init__(
-        self, front_end: FrontEnd, authenticator: Authenticator, *, connections_max: int
+        self,
+        front_end: FrontEnd,
+        authenticator: Authenticator,
+        *,
+        connections_max: int,
+        times: Times | None = None,
     ) -> None:
         self.front_end = front_end
         self.authenticator = authenticator
         self.repeated_sends = RepeatedSends(front_end.sends)
         self.clock = time.time
+        self.times = times or Times()
         self._connections: set[ClientConnection] = set()
         self._connections_max = connections_max
         self._names = itertools.count(1)
@@ -223,3 +234,8 @@ class AmqpProtocol(asyncio.Protocol):
         """Close it when all is written."""
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Close it now."""
+        if self._transport is not None:
+            self._transport.abort()

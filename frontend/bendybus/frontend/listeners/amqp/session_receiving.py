@@ -120,6 +120,7 @@ class SessionReceivingLink(ReceivingLink):
             entity, session = await sessions.accept(
                 self._source.entity, self._source.sub_queue, self._wanted, wait_ms
             )
+            await self._check(session)
         except BusError as error:
             link.context = None
             link.refuse(conditions.of(error, self._path))
@@ -149,6 +150,14 @@ class SessionReceivingLink(ReceivingLink):
         connection.write_soon()
         # STRICTLY AFTER the attach is on its way: from now on the client may know its session.
         connection.soon(self._told)
+
+    async def _check(self, session: LockedSession) -> None:
+        """Give the session up, and raise why, if the client may not have it any more."""
+        try:
+            self._connection.claims.check(*self.right)
+        except BusError:
+            await self._close(session)
+            raise
 
     def _told(self) -> None:
         receiver = self._receiver

@@ -134,3 +134,8 @@ class WebSocketWire:
         """Close it when all is written."""
         self._closing = True
         self._wake.set()
+
+    def abort(self) -> None:
+        """Close it now."""
+        if self._transport is not None:
+            self._transport.abort()
