@@ -3,10 +3,14 @@
 import gc
 import importlib.util
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests import sdk_leftovers
 
 E2E = Path(__file__).parent / "e2e"
 # With real Spark, which `make spark-install` installs in an environment of its own.
@@ -67,6 +71,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = _group(item)
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _leaves_no_sockets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let nothing of the official SDK be found in another test than that which used it."""
+    yield
+    if "azure.servicebus" in sys.modules and "amqp" in request.path.as_posix():
+        sdk_leftovers.collect()
+
+
+# After each test, and after what its module has for all of them.
+_after_tests = pytest.fixture(autouse=True)(_leaves_no_sockets)
+_after_modules = pytest.fixture(autouse=True, scope="module")(_leaves_no_sockets)
 
 
 def pytest_collection_finish() -> None:

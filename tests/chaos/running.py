@@ -15,6 +15,7 @@ from bendybus.client import ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient, ServiceBusReceiver
 from bendybus.client.exceptions import AzureError, ResourceExistsError
 from bendybus.client.management import ServiceBusAdministrationClient
+from tests import sdk_leftovers
 from tests.chaos import (
     amqp_load,
     checking,
@@ -67,6 +68,7 @@ def run(seed: int, folder: Path, lasts_s: float) -> tuple[Report, History]:
             counted = _counted(administration)
     finally:
         cluster.end()
+        sdk_leftovers.collect()
     # At most once: what a broken call was to bring is gone, and cannot be counted from outside.
     excuses = Excuses(doubles, takes_lost=1_000_000 if history.faults else 0)
     violations = stuck + counted + checking.check(history.operations, excuses)
