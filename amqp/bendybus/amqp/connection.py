@@ -20,7 +20,7 @@ from typing import Any, Final
 from bendybus.amqp import events, frames
 from bendybus.amqp.errors import ProtocolError
 from bendybus.amqp.frames import Frame, FrameReader
-from bendybus.amqp.links import Link
+from bendybus.amqp.links import Link, OutgoingLink
 from bendybus.amqp.performatives import (
     Begin,
     Close,
@@ -31,7 +31,7 @@ from bendybus.amqp.performatives import (
     SaslMechanisms,
     SaslOutcome,
 )
-from bendybus.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session, error_of
+from bendybus.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session, error_of, fitting
 
 # Bytes of a frame before the connection is open. The specification has 512; peers say more of
 # themselves as they open it.
@@ -98,6 +98,8 @@ class Connection:
         self.peer: Open | None = None
         # Attached links of all sessions.
         self.links = 0
+        # Less than its settings have, for a client that has shown nothing yet.
+        self.sessions_max, self.links_max = settings.sessions_max, settings.links_max
         # Bytes of a frame that the peer takes.
         self.frame_bytes_max = frames.MAX_FRAME_SIZE_MIN
         self._state = _State.HEADER
@@ -109,6 +111,13 @@ class Connection:
         # By the peer's channel.
         self._sessions: dict[int, Session] = {}
         self._to_flush: dict[Session, None] = {}
+        # Reported in `_events` already.
+        self._credit_changed: set[OutgoingLink] = set()
+
+    @property
+    def body_bytes_max(self) -> int:
+        """Bytes of a frame that the peer takes, without its head."""
+        return self.frame_bytes_max - frames.HEADER_BYTES
 
     @property
     def is_open(self) -> bool:
@@ -142,6 +151,7 @@ class Connection:
         except ProtocolError as error:
             self._fail(error)
         found, self._events = self._events, []
+        self._credit_changed.clear()
         return found
 
     def output(self) -> bytes:
@@ -172,7 +182,7 @@ class Connection:
         if self._state is _State.OPEN:
             for session in self._sessions.values():
                 session.flush()
-            self.write_body(0, Close(error).encoded())
+            self.write_body(0, fitting(Close(error), self.body_bytes_max).encoded())
             self._state = _State.CLOSING
             self._let_go()
         else:
@@ -197,6 +207,12 @@ class Connection:
     def emit(self, event: events.Event) -> None:
         """Report something."""
         self._events.append(event)
+
+    def credit_changed(self, link: OutgoingLink) -> None:
+        """Report that the credit of a link changed, once for what was read together."""
+        if link not in self._credit_changed:
+            self._credit_changed.add(link)
+            self._events.append(events.CreditChanged(link))
 
     # Inside
 
@@ -294,7 +310,8 @@ class Connection:
                 "amqp:invalid-field",
                 f"max-frame-size must be at least {frames.MAX_FRAME_SIZE_MIN}",
             )
-        self.peer = asked
+        # What it says beside that is not kept.
+        self.peer = Open(asked.container_id, asked.hostname, asked.max_frame_size)
         self.frame_bytes_max = min(asked.max_frame_size, self.settings.max_frame_size)
         self._reader.size_max = self.settings.max_frame_size
         self._state = _State.OPEN
@@ -311,10 +328,10 @@ class Connection:
     def _take_begin(self, channel: int, asked: Begin) -> None:
         if channel in self._sessions:
             raise ProtocolError("amqp:not-allowed", f"channel {channel} has a session already")
-        if len(self._sessions) >= self.settings.sessions_max:
+        if len(self._sessions) >= self.sessions_max:
             raise ProtocolError(
                 "amqp:resource-limit-exceeded",
-                f"a connection has at most {self.settings.sessions_max} sessions",
+                f"at most {self.sessions_max} sessions may be begun",
             )
         used = {session.channel for session in self._sessions.values()}
         ours = next(each for each in range(self.settings.sessions_max) if each not in used)

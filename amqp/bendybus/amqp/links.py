@@ -63,20 +63,22 @@ class Link:
         target: Any = _KEEP,
         properties: dict[Any, Any] | None = None,
     ) -> None:
-        """Attach it from here: source, target and settle modes are the peer's, unless given."""
+        """Attach it from here: source, target and settle modes are the peer's, unless given.
+
+        If that takes more than a frame of the peer, it is refused: see `is_open`.
+        """
         asked = self.attach
-        self._answer(
-            asked.source if source is _KEEP else source,
-            asked.target if target is _KEEP else target,
-            max_message_size,
-            properties,
-        )
-        self.state = LinkState.OPEN
+        source = asked.source if source is _KEEP else source
+        target = asked.target if target is _KEEP else target
+        answer = self._made(source, target, max_message_size, properties)
+        if len(answer.encoded()) > self.session.connection.body_bytes_max:
+            self.refuse(Error("amqp:frame-size-too-small", "the attach is larger than a frame"))
+            return
+        self._answer(answer)
 
     def refuse(self, error: Error) -> None:
         """Refuse it: the peer learns why from a detach that follows an attach without ends."""
-        self._answer(None, None, None, None)
-        self.state = LinkState.OPEN
+        self._answer(self._made(None, None, None, None))
         self.detach(error)
 
     def detach(self, error: Error | None = None, *, closed: bool = True) -> None:
@@ -92,27 +94,34 @@ class Link:
         self.state = LinkState.DETACHED
         self._let_go()
 
-    def _answer(
+    def _answer(self, attach: Attach) -> None:
+        self.session.write(attach)
+        self.state = LinkState.OPEN
+        asked = self.attach
+        # The rest is only needed to answer.
+        self.attach = Attach(
+            asked.name, asked.handle, asked.role, asked.snd_settle_mode, asked.rcv_settle_mode
+        )
+
+    def _made(
         self,
         source: Any,
         target: Any,
         max_message_size: int | None,
         properties: dict[Any, Any] | None,
-    ) -> None:
+    ) -> Attach:
         asked = self.attach
-        self.session.write(
-            Attach(
-                name=asked.name,
-                handle=self.handle,
-                role=not asked.role,
-                snd_settle_mode=asked.snd_settle_mode,
-                rcv_settle_mode=asked.rcv_settle_mode,
-                source=source,
-                target=target,
-                initial_delivery_count=0 if asked.role is RECEIVER else None,
-                max_message_size=max_message_size,
-                properties=properties,
-            )
+        return Attach(
+            name=asked.name,
+            handle=self.handle,
+            role=not asked.role,
+            snd_settle_mode=asked.snd_settle_mode,
+            rcv_settle_mode=asked.rcv_settle_mode,
+            source=source,
+            target=target,
+            initial_delivery_count=0 if asked.role is RECEIVER else None,
+            max_message_size=max_message_size,
+            properties=properties,
         )
 
     def _let_go(self) -> None:
@@ -242,6 +251,8 @@ class OutgoingLink(Link):
         self.delivery_count = 0
         self.credit = 0
         self.drain = False
+        # Deliveries that are not settled.
+        self.unsettled = 0
 
     def flow(self, flow: Flow) -> None:
         """Take what the peer says of its credit; it may say so before it is attached from here."""
@@ -254,7 +265,7 @@ class OutgoingLink(Link):
             self.credit = max(0, flow.link_credit - in_flight)
         self.drain = flow.drain
         if self.is_open:
-            self.session.emit(events.CreditChanged(self))
+            self.session.connection.credit_changed(self)
 
     def send(
         self,

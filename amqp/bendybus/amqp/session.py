@@ -5,6 +5,7 @@ and transfers wait here while it is closed. Settlements of deliveries that follo
 the same state share a frame.
 """
 
+import copy
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,10 @@ from bendybus.amqp.performatives import (
     End,
     Error,
     Flow,
+    Modified,
+    Received,
+    Rejected,
+    TransactionalState,
     Transfer,
 )
 from bendybus.amqp.values import Uint
@@ -38,8 +43,19 @@ if TYPE_CHECKING:
 # Transfers that the peer may send before it hears of more.
 INCOMING_WINDOW: Final = 5_000
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
-# A tag, as the specification bounds it.
+# A tag, and the id of a transaction, as the specification bounds them.
 TAG_BYTES_MAX: Final = 32
+TXN_ID_BYTES_MAX: Final = 32
+# What is kept of a link while it is attached: name, source and target.
+NAME_BYTES_MAX: Final = 1_024
+ATTACH_BYTES_MAX: Final = 4 * 1024
+# Looks at deliveries that a disposition does not concern: so many, and so many more a delivery.
+MISSES_MIN: Final = 200_000
+MISSES_A_DELIVERY: Final = 16
+# What a transfer that waits takes beside its bytes.
+_WAITING_BYTES: Final = 200
+# Of a disposition's frame around its state, at most: head, constructors, role, first, last, flag.
+_DISPOSITION_BYTES: Final = 8 + 12 + 1 + 5 + 5 + 1
 # Of a transfer's frame around its payload, at most: head, constructors, handle, id, tag, flags.
 _TRANSFER_BYTES: Final = 8 + 8 + 5 + 5 + 2 + TAG_BYTES_MAX + 5 + 2
 _TRANSFER: Final = b"\x00\x53\x14\xc0"
@@ -59,14 +75,21 @@ class Session:
         # By the peer's handle, and by ours.
         self._links: dict[int, Link] = {}
         self._handles: dict[int, Link] = {}
+        # Handles of ours that were used, and are free.
+        self._freed: list[int] = []
+        # Of which the peer wants to hear the state; None: the session.
+        self._echoes: dict[Link | None, None] = {}
         self._next_incoming_id = begin.next_outgoing_id
         self._incoming_window = INCOMING_WINDOW
         # Of transfers, and of deliveries, which may take several.
         self._next_outgoing_id = 0
         self._delivery_id = 0
         self._remote_window = begin.incoming_window
-        # What the peer has not settled, by delivery id.
+        # What the peer has not settled, by delivery id: of which it has said nothing, and of which
+        # it has, but was not answered. It decides on each delivery once.
         self._unsettled: dict[int, OutgoingDelivery] = {}
+        self._decided: dict[int, OutgoingDelivery] = {}
+        self._misses = self._deliveries = 0
         # Frames of transfers that wait for the peer's window: body and payload.
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self.waiting_bytes = 0
@@ -81,19 +104,22 @@ class Session:
     @property
     def unsettled(self) -> int:
         """How many deliveries the peer has not settled."""
-        return len(self._unsettled)
+        return len(self._unsettled) + len(self._decided)
 
     # Commands
 
     def settle(self, delivery_id: int, state: Composite | None, *, incoming: bool = True) -> None:
         """Settle a delivery that came (or `incoming=False`, one that went out) with a state."""
-        encoded = b"" if state is None else encoded_state(state)
+        encoded = b"" if state is None else self._fitting(state)
         if not incoming:
-            delivery = self._unsettled.pop(delivery_id, None)
+            delivery = self._decided.pop(delivery_id, None)
+            if delivery is None:
+                delivery = self._unsettled.pop(delivery_id, None)
             if delivery is None:
                 # The peer has settled it, or has detached its link.
                 return
             delivery.settled = True
+            delivery.link.unsettled -= 1
         run = self._run
         if run is not None:
             if run[0] is incoming and run[3] == encoded and delivery_id == serial.after(run[2]):
@@ -105,11 +131,22 @@ class Session:
 
     def update(self, delivery_id: int, state: Composite) -> None:
         """Say a state of a delivery that went out, and leave it unsettled."""
+        delivery = self._decided.pop(delivery_id, None)
+        if delivery is not None:
+            # The peer may decide again.
+            self._unsettled[delivery_id] = delivery
         if delivery_id in self._unsettled:
             self.write(Disposition(False, delivery_id, None, False, state))
 
     def flush(self) -> None:
-        """Write the settlement that more could have joined."""
+        """Write the settlement that more could have joined, and states that were asked for."""
+        if self._echoes:
+            echoes, self._echoes = self._echoes, {}
+            for link in echoes:
+                if isinstance(link, (IncomingLink, OutgoingLink)) and link.is_open:
+                    self.write_flow(link)
+                else:
+                    self.write_flow()
         run, self._run = self._run, None
         if run is not None and not self.ending:
             role, first, last, state = run
@@ -134,6 +171,7 @@ class Session:
         """Write a frame of this session."""
         self.flush()
         if not self.ending:
+            performative = fitting(performative, self.connection.body_bytes_max)
             self.connection.write_body(self.channel, performative.encoded())
 
     def emit(self, event: events.Event) -> None:
@@ -168,6 +206,8 @@ class Session:
             delivery.settled = True
         else:
             self._unsettled[delivery_id] = delivery
+            self._deliveries += 1
+            link.unsettled += 1
         fields = bytearray()
         encoding.write(Uint(link.handle), fields)
         encoding.write(Uint(delivery_id), fields)
@@ -189,6 +229,18 @@ class Session:
             self._transfer(body, payload[at : at + most])
         return delivery
 
+    def _fitting(self, state: Composite) -> bytes:
+        """Return the encoding of a state, with as much of it as the peer's frames have room for."""
+        encoded, most = encoded_state(state), self.connection.body_bytes_max - _DISPOSITION_BYTES
+        if len(encoded) <= most:
+            return encoded
+        if isinstance(state, Rejected):
+            return fitting(state, most).encoded()
+        if isinstance(state, Modified):
+            return Modified(state.delivery_failed, state.undeliverable_here).encoded()
+        assert isinstance(state, TransactionalState), state
+        return TransactionalState(state.txn_id).encoded()
+
     def _next_delivery_id(self) -> int:
         found = self._delivery_id
         self._delivery_id = serial.after(found)
@@ -197,7 +249,7 @@ class Session:
     def _transfer(self, body: bytes, payload: bytes) -> None:
         if self._waiting or self._remote_window < 1:
             self._waiting.append((body, payload))
-            self.waiting_bytes += len(payload)
+            self.waiting_bytes += len(body) + len(payload) + _WAITING_BYTES
             return
         self.flush()
         self._remote_window -= 1
@@ -230,6 +282,8 @@ class Session:
         self._links.clear()
         self._handles.clear()
         self._unsettled.clear()
+        self._decided.clear()
+        self._echoes.clear()
         self._waiting.clear()
         self.waiting_bytes = 0
         self._run = None
@@ -249,7 +303,10 @@ class Session:
             self.write_flow()
         if transfer.delivery_tag is not None and len(transfer.delivery_tag) > TAG_BYTES_MAX:
             raise ProtocolError("amqp:invalid-field", f"a tag has {TAG_BYTES_MAX} bytes at most")
-        transfer.state = _state(transfer.state)
+        if transfer.state is not None:
+            state = _state(transfer.state)
+            # Any other says nothing of a delivery that is new.
+            transfer.state = state if isinstance(state, TransactionalState) else None
         link.transfer(transfer, payload)
 
     def _take_disposition(self, disposition: Disposition) -> None:
@@ -261,23 +318,43 @@ class Session:
         count = serial.distance(first, last) + 1
         if count < 1:
             raise ProtocolError("amqp:invalid-field", f"deliveries {first} to {last} are none")
+        state = _state(disposition.state)
+        if not disposition.settled and (state is None or isinstance(state, Received)):
+            # The peer has not decided yet.
+            return
+        found = self._found(first, count)
+        for delivery in found:
+            del self._unsettled[delivery.delivery_id]
+            if disposition.settled:
+                delivery.settled = True
+                delivery.link.unsettled -= 1
+            else:
+                self._decided[delivery.delivery_id] = delivery
+        if found:
+            self.emit(events.Disposed(self, found, state, disposition.settled))
+
+    def _found(self, first: int, count: int) -> list[OutgoingDelivery]:
+        """Return the deliveries of a range that the peer has not decided on. Raises ProtocolError.
+
+        Never more work than there are deliveries; nor, again and again, for none of them.
+        """
         unsettled = self._unsettled
-        if count > len(unsettled):
-            # Never more work than there are deliveries.
-            found = [each for id_, each in unsettled.items() if (id_ - first) & serial.MASK < count]
-        elif count == 1:
+        if count == 1:
             each = unsettled.get(first)
-            found = [] if each is None else [each]
+            return [] if each is None else [each]
+        if count > len(unsettled):
+            found = [each for id_, each in unsettled.items() if (id_ - first) & serial.MASK < count]
+            self._misses += len(unsettled) - len(found)
         else:
             ids = (serial.after(first, step) for step in range(count))
             found = [unsettled[id_] for id_ in ids if id_ in unsettled]
-        if not found:
-            return
-        if disposition.settled:
-            for delivery in found:
-                delivery.settled = True
-                del unsettled[delivery.delivery_id]
-        self.emit(events.Disposed(self, found, _state(disposition.state), disposition.settled))
+            self._misses += count - len(found)
+        if self._misses > MISSES_MIN + MISSES_A_DELIVERY * self._deliveries:
+            raise ProtocolError(
+                "amqp:resource-limit-exceeded",
+                "dispositions name too many deliveries that are settled already",
+            )
+        return found
 
     def _take_flow(self, flow: Flow) -> None:
         seen = 0 if flow.next_incoming_id is None else flow.next_incoming_id
@@ -285,7 +362,7 @@ class Session:
         self._remote_window = flow.incoming_window - in_flight
         while self._waiting and self._remote_window > 0:
             body, payload = self._waiting.popleft()
-            self.waiting_bytes -= len(payload)
+            self.waiting_bytes -= len(body) + len(payload) + _WAITING_BYTES
             self.flush()
             self._remote_window -= 1
             self._next_outgoing_id = serial.after(self._next_outgoing_id)
@@ -296,8 +373,8 @@ class Session:
             if isinstance(link, OutgoingLink):
                 link.flow(flow)
         if flow.echo:
-            answered = link if isinstance(link, (IncomingLink, OutgoingLink)) else None
-            self.write_flow(answered if answered is not None and answered.is_open else None)
+            self._echoes[link] = None
+            self.connection.flush_later(self)
 
     def _take_attach(self, attach: Attach) -> None:
         if attach.handle in self._links:
@@ -305,12 +382,16 @@ class Session:
                 "amqp:session:handle-in-use", f"handle {attach.handle} is attached already"
             )
         most = self.connection.settings.links_max
-        if attach.handle >= most or self.connection.links >= most:
+        if attach.handle >= most:
+            raise ProtocolError("amqp:connection:framing-error", f"handles are at most {most - 1}")
+        most = self.connection.links_max
+        if self.connection.links >= most:
             raise ProtocolError(
-                "amqp:connection:framing-error", f"a connection has at most {most} links"
+                "amqp:resource-limit-exceeded", f"at most {most} links may be attached"
             )
         attach.source, attach.target = _terminus(attach.source), _terminus(attach.target)
-        handle = next(each for each in range(most) if each not in self._handles)
+        _check_size(attach, self.connection.body_bytes_max)
+        handle = self._freed.pop() if self._freed else len(self._handles)
         kind = OutgoingLink if attach.role is RECEIVER else IncomingLink
         link = kind(self, attach, handle)
         self._links[attach.handle] = self._handles[handle] = link
@@ -335,11 +416,15 @@ class Session:
     def _forget(self, handle: int, link: Link) -> None:
         del self._links[handle]
         del self._handles[link.handle]
+        self._freed.append(link.handle)
+        self._echoes.pop(link, None)
         self.connection.links -= 1
-        if isinstance(link, OutgoingLink):
-            gone = [id_ for id_, each in self._unsettled.items() if each.link is link]
-            for delivery_id in gone:
-                del self._unsettled[delivery_id]
+        if isinstance(link, OutgoingLink) and link.unsettled:
+            for kept in (self._unsettled, self._decided):
+                gone = [id_ for id_, each in kept.items() if each.link is link]
+                for delivery_id in gone:
+                    del kept[delivery_id]
+            link.unsettled = 0
 
     def _link(self, handle: int) -> Link:
         link = self._links.get(handle)
@@ -348,6 +433,32 @@ class Session:
                 "amqp:session:unattached-handle", f"handle {handle} is not attached"
             )
         return link
+
+
+def _check_size(attach: Attach, body_bytes_max: int) -> None:
+    """Raise ProtocolError for an attach that takes too much to keep, or to answer."""
+    if len(attach.name.encode()) > min(NAME_BYTES_MAX, body_bytes_max - 64):
+        raise ProtocolError("amqp:invalid-field", f"a name has {NAME_BYTES_MAX} bytes at most")
+    # Not looked at.
+    attach.unsettled = attach.offered_capabilities = attach.desired_capabilities = None
+    if len(attach.encoded()) > ATTACH_BYTES_MAX:
+        raise ProtocolError(
+            "amqp:resource-limit-exceeded", f"an attach has {ATTACH_BYTES_MAX} bytes at most"
+        )
+
+
+def fitting(performative: Composite, bytes_max: int) -> Composite:
+    """Return a frame's body, or a state, with as much of its error's description as fits."""
+    error = getattr(performative, "error", None)
+    if isinstance(error, Error) and error.description:
+        over = len(performative.encoded()) - bytes_max
+        if over > 0:
+            text = error.description.encode()
+            cut = text[: max(0, len(text) - over)].decode(errors="ignore")
+            made = copy.copy(performative)
+            made.error = Error(error.condition, cut)  # type: ignore[attr-defined]
+            return made
+    return performative
 
 
 def _listed(head: bytes, fields: bytes | bytearray, count: int) -> bytes:
@@ -384,6 +495,10 @@ def _state(value: Any) -> Any:
             state.error = known(state.error)
     except DecodeError as error:
         raise ProtocolError("amqp:decode-error", str(error)) from None
+    if isinstance(state, TransactionalState) and len(state.txn_id) > TXN_ID_BYTES_MAX:
+        raise ProtocolError(
+            "amqp:invalid-field", f"a transaction's id has {TXN_ID_BYTES_MAX} bytes at most"
+        )
     return state
 
 

@@ -21,7 +21,6 @@ from bendybus.frontend.security.authenticator import Operation
 _OK: Final = 202
 _SCHEME: Final = "SharedAccessSignature"
 _MANAGEMENT: Final = "/$management"
-_USES: Final = (Operation.SEND, Operation.RECEIVE)
 
 
 class CbsLink(RequestLink):
@@ -64,16 +63,16 @@ class CbsLink(RequestLink):
     def _missing(self, audience: str) -> EntityNotFound | None:
         """Return an error if the audience is an entity that does not exist."""
         path = addresses.path_of(audience).removesuffix(_MANAGEMENT)
-        claims = self.connection.claims
-        if not path or not any(claims.allows(each, path) for each in _USES):
+        if not path:
             return None
         try:
+            self.connection.claims.check(Operation.DESCRIBE_PARTITIONS, path)
             name, _ = request_values.entity_and_sub_queue(path)
             self.connection.front_end.directory.find(name)
         except EntityNotFound as error:
             return error
         except BusError:
-            # What else is wrong with it is told as a link is attached.
+            # Also that it may do nothing there is told as a link is attached.
             return None
         return None
 

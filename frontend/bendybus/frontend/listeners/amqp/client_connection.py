@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bendybus.amqp import events
 from bendybus.amqp.connection import Connection, ConnectionSettings
-from bendybus.amqp.links import IncomingLink, Link, OutgoingDelivery, OutgoingLink
+from bendybus.amqp.links import (
+    IncomingLink,
+    Link,
+    LinkState,
+    OutgoingDelivery,
+    OutgoingLink,
+)
 from bendybus.amqp.performatives import Coordinator, Error, Source, Target
 from bendybus.domain import errors, message_access
 from bendybus.domain.errors import BusError
@@ -436,6 +442,9 @@ class ClientConnection:
         except BusError as error:
             self.front_end.metrics.refused(path, error)
             link.refuse(conditions.of(error, text))
+        if link.state is LinkState.DETACHING:
+            # The answer did not fit into a frame of the client.
+            self._leave(link)
 
     def _attach_incoming(self, link: IncomingLink, address: Address) -> None:
         if address.node is Node.ENTITY:

@@ -137,12 +137,12 @@ class ReceivingLink:
         if isinstance(state, TransactionalState):
             self._collect(deliveries, state, tokens, settled)
             return
+        self._connection.settlements += 1
         try:
             request = _request(state, tokens)
             request.entity_uid = self._receiver.entity.uid
             request.session_token = self._receiver.shared.session_token
             answer = partial(self._answer, deliveries, state, settled)
-            self._connection.settlements += 1
             self._connection.front_end.settles.start(request, answer)
         except BusError as error:
             self._connection.settlements -= 1

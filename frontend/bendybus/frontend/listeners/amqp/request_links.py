@@ -12,7 +12,7 @@ from uuid import uuid4
 from bendybus.amqp import sections
 from bendybus.amqp.errors import DecodeError
 from bendybus.amqp.events import Delivered
-from bendybus.amqp.links import IncomingLink, Link, OutgoingLink
+from bendybus.amqp.links import IncomingLink, OutgoingLink
 from bendybus.amqp.performatives import Accepted, Error, Rejected, TransactionalState
 from bendybus.amqp.sections import Message, Properties
 
@@ -39,6 +39,8 @@ class ReplyLink:
         self._connection = connection
         self.link = link
         self.address = address
+        # What a request may call this link by.
+        self.names = (link.name, getattr(link.attach.target, "address", None))
         self._waiting: deque[bytes] = deque()
 
     def credit_changed(self) -> None:
@@ -133,13 +135,9 @@ class RequestLink:
         links = [each for each in self.connection.reply_links if each.address == self.address]
         if reply_to is not None:
             for each in links:
-                if reply_to in (_target_of(each.link), each.link.name):
+                if reply_to in each.names:
                     return each
         for each in links:
             if each.link.session is self.link.session:
                 return each
         return links[0] if links else None
-
-
-def _target_of(link: Link) -> Any:
-    return getattr(link.attach.target, "address", None)

@@ -148,6 +148,10 @@ class SessionReceivingLink(ReceivingLink):
         )
         self.begin(receiver)
         connection.write_soon()
+        if not link.is_open:
+            # The answer did not fit into a frame of the client.
+            link.context = None
+            self.closed()
         # STRICTLY AFTER the attach is on its way: from now on the client may know its session.
         connection.soon(self._told)
 
