@@ -221,6 +221,7 @@ def test_credit_is_what_is_left_after_what_is_on_its_way(peer: Peer) -> None:
     assert link.credit == 2
 
 
+@pytest.mark.requirement("R488")
 def test_credit_that_comes_with_the_attach_is_there_once_it_is_accepted(peer: Peer) -> None:
     asked = Attach("l", 0, True, source=Source(address="queue"), target=Target())
     flow = Flow(0, 1_000, 0, 1_000, handle=0, delivery_count=0, link_credit=7)
@@ -234,6 +235,7 @@ def test_credit_that_comes_with_the_attach_is_there_once_it_is_accepted(peer: Pe
     assert peer.heard(events.CreditChanged) == []
 
 
+@pytest.mark.requirement("R488")
 def test_a_drained_link_says_that_its_credit_is_used_up(peer: Peer) -> None:
     link = peer.attach_receiver(credit=5)
     link.send(b"1", message(), settled=True)

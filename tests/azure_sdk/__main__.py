@@ -39,7 +39,7 @@ FILES: Final = (
     "test_message",
 )
 # Most of their time is sleep.
-WORKERS: Final = 8
+WORKERS: Final = 12
 
 
 def fetched() -> Path:

@@ -33,6 +33,16 @@ class ReservedResourceNameError(Exception):
 class AzureMgmtRecordedTestCase:
     """The base of test classes: here, nothing is recorded."""
 
+    @staticmethod
+    def await_prepared_test(test: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a test that runs a coroutine to its end."""
+
+        @functools.wraps(test)
+        def run(test_class: Any, **given: Any) -> Any:
+            return asyncio.run(test(test_class, **given))
+
+        return run
+
 
 class AzureMgmtPreparer:
     """A decorator that makes a resource for a test, and hands it over by keyword."""

@@ -123,12 +123,24 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         return
     said = report.longrepr
     why = str(said[2] if isinstance(said, tuple) else getattr(said, "reprcrash", None) or said)
-    result = {
-        "test": report.nodeid,
-        "outcome": report.outcome,
-        "why": "" if report.passed else why.splitlines()[0] if why else "",
-        "took_s": round(report.duration, 1),
-    }
+    _write(
+        {
+            "test": report.nodeid,
+            "outcome": report.outcome,
+            "why": "" if report.passed else why.splitlines()[0] if why else "",
+            "took_s": round(report.duration, 1),
+        }
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Write that a file cannot be collected: that is a test that fails."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        _write({"test": report.nodeid, "outcome": "failed", "why": "it cannot be collected"})
+
+
+def _write(result: dict[str, Any]) -> None:
     with Path(os.environ[RESULTS]).open("a", encoding="utf-8") as file:
         file.write(json.dumps(result) + "\n")
 

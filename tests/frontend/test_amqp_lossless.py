@@ -103,12 +103,14 @@ def time_to_live_ms(message: Message) -> int:
 
 @MANY
 @given(amqp_examples.messages(), st.booleans())
+@pytest.mark.requirement("R487")
 def test_what_is_sent_over_amqp_is_received_over_amqp(message: Message, whole: bool) -> None:
     assert parts(received(sent(message), whole=whole)) == expected(message)
 
 
 @MANY
 @given(amqp_examples.messages())
+@pytest.mark.requirement("R487")
 def test_a_client_of_the_contract_sends_on_what_it_received(message: Message) -> None:
     if message.properties is None:
         message.properties = Properties()

@@ -346,7 +346,7 @@ def test_changed_properties_win() -> None:
 def test_a_message_without_a_lock_has_no_lock_annotations() -> None:
     found = received(sent(), locked=False)
 
-    assert found.delivery_annotations is None
+    assert found.delivery_annotations == {}
     assert found.message_annotations is not None
     assert "x-opt-locked-until" not in dict(found.message_annotations)
 

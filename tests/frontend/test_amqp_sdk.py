@@ -94,6 +94,8 @@ def read_by_client(delivery: DeliveredBatch) -> ServiceBusReceivedMessage:
 def facts(message: Any) -> dict[str, Any]:
     found = {name: getattr(message, name) for name in SHARED}
     found["application_properties"] = dict(found["application_properties"] or {})
+    # Only said over AMQP where it is another one, as by Service Bus.
+    found["enqueued_sequence_number"] = message.enqueued_sequence_number or message.sequence_number
     found["state"] = message.state.value
     found["lock_token"] = message.lock_token
     found["body_type"] = message.body_type.value
@@ -180,6 +182,25 @@ def test_what_the_bus_says_is_in_annotations_of_the_types_of_service_bus() -> No
     }
     assert (found.delivery_count, found.dead_letter_reason) == (2, "why")
     assert facts(found) == facts(read_by_client(delivery))
+
+
+@pytest.mark.parametrize(("locked", "own"), [(True, {b"x-opt-locked-until"}), (False, set())])
+def test_what_is_usual_is_in_no_annotation(locked: bool, own: set[bytes]) -> None:
+    """As tests of azure-servicebus count them, and the bytes that they take."""
+    delivery = amqp_examples.delivered(
+        sent_by_client(ServiceBusMessage("body")), locked=locked, states=[1]
+    )
+    delivery.partition = 0
+
+    raw = read_by_sdk(delivery).raw_amqp_message
+
+    assert set(raw.annotations or {}) == {
+        b"x-opt-sequence-number",
+        b"x-opt-enqueued-time",
+        *own,
+    }
+    assert list(raw.delivery_annotations or {}) == ([b"x-opt-lock-token"] if locked else [])
+    assert raw.delivery_annotations is not None
 
 
 SIMPLE: dict[str, Any] = {

@@ -141,6 +141,16 @@ async def test_a_peek_asks_for_256_kb_and_shows_no_more_however_much_it_gets() -
 
 
 @pytest.mark.requirement("R38")
+async def test_a_peek_by_number_shows_what_is_exactly_as_large_as_it_may_be() -> None:
+    half = limits.PEEK_BYTES_MAX // 2
+    partitions = four(lambda index: Partition(index, [1], size=half))
+
+    shown, _ = await shown_by(front_end(*partitions), 100, number=1)
+
+    assert [sequence_number.partition_of(n) for n in shown] == [0, 1]
+
+
+@pytest.mark.requirement("R38")
 async def test_a_message_that_is_larger_than_a_peek_is_shown_alone() -> None:
     partitions = four(lambda index: Partition(index, [1], size=limits.PEEK_BYTES_MAX + 1))
 

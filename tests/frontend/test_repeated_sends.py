@@ -68,6 +68,7 @@ async def test_what_is_known_at_once_is_sent_once() -> None:
     assert len(partitions.requests) == 1
 
 
+@pytest.mark.requirement("R489")
 async def test_only_what_is_unknown_is_repeated_by_the_name_and_place_of_its_first_try() -> None:
     partitions = Partitions([1, UNKNOWN, FULL, UNKNOWN], [2, UNKNOWN], [4])
 
@@ -84,6 +85,7 @@ async def test_only_what_is_unknown_is_repeated_by_the_name_and_place_of_its_fir
 
 
 @pytest.mark.parametrize("answer", [[BUSY], BUSY])
+@pytest.mark.requirement("R489")
 async def test_a_refusal_of_a_repeat_says_nothing_of_the_first_try(
     answer: Sequence[BusError] | BusError,
 ) -> None:

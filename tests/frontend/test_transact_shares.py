@@ -41,6 +41,19 @@ async def test_one_policy_leaves_a_tenth_to_others(
 
 
 @pytest.mark.requirement("R455")
+async def test_all_policies_together_have_no_more_than_there_is(
+    dispatcher: TransactionDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transact, "BYTES_MAX", 20_000)
+    one, two = (dispatcher.begin(ID, client=each, policy=each) for each in "pq")
+    dispatcher.collect(one, [send(KEY, body=bytes(12_000))])
+
+    with pytest.raises(errors.ServerBusy, match="or of all"):
+        dispatcher.collect(two, [send(KEY, body=bytes(9_000))])
+    dispatcher.collect(two, [send(KEY, body=bytes(5_000))])
+
+
+@pytest.mark.requirement("R455")
 async def test_a_transaction_counts_for_the_policy_of_its_caller() -> None:
     stream = Stream()
     await stream.ask(Request(transaction_id=ID, operations=[a_send()]))

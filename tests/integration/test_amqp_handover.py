@@ -24,6 +24,7 @@ def amqp_bus(tmp_path: Path) -> Iterator[AmqpBus]:
     made.end()
 
 
+@pytest.mark.requirement("R491")
 def test_what_is_held_is_completed_after_the_front_end_was_replaced(amqp_bus: AmqpBus) -> None:
     with (
         amqp_bus.sdk(retry_total=20, retry_backoff_factor=0.2) as sdk,
@@ -48,6 +49,7 @@ def test_what_is_held_is_completed_after_the_front_end_was_replaced(amqp_bus: Am
     assert {each.delivery_count for each in rest} == {0}
 
 
+@pytest.mark.requirement("R490")
 def test_a_session_is_free_at_once_when_its_front_end_stops(amqp_bus: AmqpBus) -> None:
     with amqp_bus.sdk(retry_total=20, retry_backoff_factor=0.2) as sdk:
         with sdk.get_queue_sender("sessions") as sender:

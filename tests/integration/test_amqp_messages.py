@@ -61,6 +61,7 @@ def counts(bus: AmqpBus, name: str) -> tuple[int, int, int]:
     )
 
 
+@pytest.mark.requirement("R486")
 def test_what_is_sent_is_received_once_and_completed(
     amqp_bus: AmqpBus, sdk: SdkClient, queue: Callable[..., str]
 ) -> None:
@@ -77,6 +78,7 @@ def test_what_is_sent_is_received_once_and_completed(
     assert counts(amqp_bus, name) == (0, 0, 0)
 
 
+@pytest.mark.requirement("R486")
 def test_each_way_to_settle_does_what_it_says(
     amqp_bus: AmqpBus, sdk: SdkClient, queue: Callable[..., str]
 ) -> None:

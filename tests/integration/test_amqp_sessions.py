@@ -77,6 +77,7 @@ def test_the_next_available_session_is_one_with_messages(sdk: SdkClient, queue: 
         pytest.fail("there is no session")
 
 
+@pytest.mark.requirement("R490")
 def test_a_session_has_one_receiver_until_that_is_closed(sdk: SdkClient, queue: str) -> None:
     with (
         sdk.get_queue_receiver(queue, session_id="a"),
@@ -122,6 +123,7 @@ def test_a_receiver_may_wait_as_long_as_the_lock_lasts(amqp_bus: AmqpBus, sdk: S
             receiver.receive_messages(max_wait_time=5)
 
 
+@pytest.mark.requirement("R490")
 def test_another_connection_may_not_ask_about_a_session(
     amqp_bus: AmqpBus, sdk: SdkClient, queue: str
 ) -> None:

@@ -8,6 +8,8 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.limits import MB
 from bendybus.partition_server.state import budget
 from bendybus.partition_server.state.answers import Reserved
+from bendybus.partition_server.state.due_times import DueTimes
+from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.stage import Stage
 from tests.partition_server.driver import Driver
 
@@ -302,3 +304,20 @@ def test_a_turn_gives_a_bounded_number_of_messages_to_those_who_ask(
         for part in given
     ]
     assert counts == [100] * 5
+
+
+@pytest.mark.parametrize(
+    ("look", "cursor"), [("expires_at", "expired_to"), ("activates_at", "activated_to")]
+)
+def test_what_is_due_at_the_very_time_that_was_reached_is_looked_for_again(
+    look: str, cursor: str
+) -> None:
+    due = DueTimes(Journal())
+    setattr(due, cursor, (100, 7))
+
+    getattr(due, look)(101)
+    assert getattr(due, cursor) == (100, 7)
+    getattr(due, look)(100)
+
+    # Rows of that time may have lower ids than the last one that was looked at.
+    assert getattr(due, cursor)[0] == 99

@@ -109,6 +109,8 @@ class ClientConnection:
         self.client = listener.next_name()
         # Requests of the core that are not answered: sends, and settlements.
         self.sends = self.settlements = 0
+        # Links with transfers that were read together and go on together.
+        self.collected: dict[SendingLink, None] = {}
         self.reply_links: set[ReplyLink] = set()
         self.coordinators: set[CoordinatorLink] = set()
         # Of the token that was put last; "" where none is needed.
@@ -145,9 +147,9 @@ class ClientConnection:
                 more |= self._take(event)
             # What came after the choice of a mechanism.
             found = self._engine.receive(b"") if more else []
-        for link in self._links():
-            if isinstance(link.context, SendingLink):
-                link.context.flush()
+        collected, self.collected = self.collected, {}
+        for sending in collected:
+            sending.flush()
         self._write()
         if self.sends >= SENDS_MAX and not self._paused:
             self._paused = True

@@ -5,16 +5,14 @@ import itertools
 import logging
 import ssl
 import time
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from bendybus.amqp.connection import ConnectionSettings
 from bendybus.domain import limits
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.repeated_sends import RepeatedSends
-from bendybus.frontend.listeners.amqp import websockets
 from bendybus.frontend.listeners.amqp.client_connection import (
     PLAIN,
     ClientConnection,
@@ -22,6 +20,9 @@ from bendybus.frontend.listeners.amqp.client_connection import (
     Wire,
 )
 from bendybus.frontend.security.authenticator import Authenticator
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.websockets import WebSocketServer
 
 logger = logging.getLogger(__name__)
 # Anonymous clients put tokens to $cbs. MSSBCBS is what .NET calls that.
@@ -37,7 +38,6 @@ IDLE_MS: Final = 120_000
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0
 HAND_OVER_S: Final = 1.0
-_WEBSOCKETS_S: Final = 1.0
 
 
 class AmqpListener:
@@ -62,7 +62,7 @@ class AmqpListener:
         self.parts_bytes = 0
         self._parts_bytes_max = PARTS_BYTES_MIN
         self._servers: list[asyncio.Server] = []
-        self._runners: list[web.AppRunner] = []
+        self._websockets: list[WebSocketServer] = []
         self.metrics = AmqpMetrics(front_end.metrics.registry)
         self._settings = ConnectionSettings(
             container_id="bendybus", mechanisms=MECHANISMS, idle_time_out_ms=IDLE_MS
@@ -80,17 +80,12 @@ class AmqpListener:
 
     async def open_http(self, address: str, tls: ssl.SSLContext | None = None) -> int:
         """Listen at HOST:PORT for WebSockets, and show the health; return the port."""
-        host, _, port = address.rpartition(":")
-        made = websockets.application(self.admit, self.front_end.ready)
-        runner = web.AppRunner(
-            made, access_log=None, keepalive_timeout=30.0, shutdown_timeout=_WEBSOCKETS_S
-        )
-        await runner.setup()
-        self._runners.append(runner)
-        site = web.TCPSite(runner, host.strip("[]"), int(port), ssl_context=tls)
-        await site.start()
-        found: int = runner.addresses[0][1]
-        return found
+        # Loaded by who listens for it: it is larger than all of this.
+        from bendybus.frontend.listeners.amqp import websockets
+
+        server = await websockets.serve(address, self.admit, self.front_end.ready, tls)
+        self._websockets.append(server)
+        return server.port
 
     async def close(self, drain_s: float) -> None:
         """Take no more connections, let those that there are finish, and hand them over.
@@ -109,8 +104,8 @@ class AmqpListener:
         ]
         if ending:
             await asyncio.wait(ending, timeout=max(0.0, until_s - loop.time()) + HAND_OVER_S)
-        for runner in self._runners:
-            await runner.cleanup()
+        for each in self._websockets:
+            await each.close()
 
     def recheck(self) -> None:
         """Let connections detach the links whose tokens are no longer good."""

@@ -5,7 +5,8 @@ A section with nothing in it is left out. Beside what the sender wrote, a messag
 
     header                  delivery-count, and the time to live that the bus gave it
     delivery annotations    the lock token, while there is a lock, beside the sender's
-    message annotations     what `annotations.SET_BY_THE_BUS` names
+    message annotations     what `annotations.SET_BY_THE_BUS` names; not a partition 0, the state of
+                            an active message, nor a first sequence number that is no other
     properties              creation-time and absolute-expiry-time, if it has a time to live and the
                             sender set neither: as Service Bus does, and the only place for a time
                             to live of more than 49 days, which the header's 32 bits cannot hold
@@ -115,6 +116,8 @@ class Delivery:
         elif token:
             out += _LOCK_TOKEN
             out += token
+        else:
+            out += _NO_DELIVERY_ANNOTATIONS
         self._write_annotations(index, head, escaped, out)
         self._write_properties(index, head, escaped, ttl_ms, out)
         self._write_application_properties(index, head, escaped, out)
@@ -149,17 +152,24 @@ class Delivery:
         state = self._states[index] if self._states else 0
         facts = (
             *(_SEQUENCE_NUMBER, values.LONG, number),
-            *(_ENQUEUED_SEQUENCE_NUMBER, values.LONG, first or number),
             *(_ENQUEUED_TIME, values.TIMESTAMP, self._times[index] if self._times else 0),
-            *(_PARTITION_ID, values.SHORT, self._partition),
-            # The contract counts states from one.
-            *(_STATE, values.SMALL_INT, max(state - 1, 0)),
         )
         if self._tokens:
             until = (_LOCKED_UNTIL, values.TIMESTAMP, self._locked_until_ms)
-            body, count = bytearray(_PACK_LOCKED(*facts, *until)), 6
+            body, count = bytearray(_PACK_LOCKED(*facts, *until)), 3
         else:
-            body, count = bytearray(_PACK_UNLOCKED(*facts)), 5
+            body, count = bytearray(_PACK_UNLOCKED(*facts)), 2
+        # As Service Bus does: what is usual is not said.
+        if first and first != number:
+            count += 1
+            body += _PACK_FIRST_NUMBER(_ENQUEUED_SEQUENCE_NUMBER, values.LONG, first)
+        if self._partition:
+            count += 1
+            body += _PACK_PARTITION(_PARTITION_ID, values.SHORT, self._partition)
+        if state > 1:
+            count += 1
+            # The contract counts states from one.
+            body += _PACK_STATE(_STATE, values.SMALL_INT, state - 1)
         key = self._keys[index] if self._keys else ""
         if key or escapes.PARTITION_KEY in escaped:
             count += 1
@@ -398,15 +408,14 @@ _PARTITION_KEY: Final = _key(annotations.PARTITION_KEY)
 _SCHEDULED_ENQUEUE_TIME: Final = _key(annotations.SCHEDULED_ENQUEUE_TIME)
 _DEAD_LETTER_SOURCE: Final = _key(annotations.DEAD_LETTER_SOURCE)
 _NOT_OWN: Final = annotations.SET_BY_THE_BUS | annotations.IN_COLUMNS
-_FACTS: Final = (
-    (_SEQUENCE_NUMBER, "q"),
-    (_ENQUEUED_SEQUENCE_NUMBER, "q"),
-    (_ENQUEUED_TIME, "q"),
-    (_PARTITION_ID, "h"),
-    (_STATE, "b"),
-)
+_FACTS: Final = ((_SEQUENCE_NUMBER, "q"), (_ENQUEUED_TIME, "q"))
 _PACK_UNLOCKED: Final = _packer(*_FACTS)
 _PACK_LOCKED: Final = _packer(*_FACTS, (_LOCKED_UNTIL, "q"))
+_PACK_FIRST_NUMBER: Final = _packer((_ENQUEUED_SEQUENCE_NUMBER, "q"))
+_PACK_PARTITION: Final = _packer((_PARTITION_ID, "h"))
+_PACK_STATE: Final = _packer((_STATE, "b"))
+# azure-servicebus has a map where there is a section.
+_NO_DELIVERY_ANNOTATIONS: Final = _DELIVERY_ANNOTATIONS + bytes((values.MAP8, 1, 0))
 # All of the section but the token itself.
 _LOCK_TOKEN: Final = encoding.encode(
     values.Described(

@@ -93,6 +93,7 @@ class SendingLink:
                 self._reject(event.delivery_id, error)
             return
         self._units.append(_Unit(event, count))
+        self._connection.collected[self] = None
         self._size_bytes += len(event.payload)
         if len(self._messages) >= MESSAGES_MAX or self._size_bytes >= BYTES_MAX:
             self.flush()

@@ -8,6 +8,7 @@ Source: AMQP WebSocket Binding 1.0; the health page is the emulator's.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -23,6 +24,9 @@ MESSAGE_BYTES_MAX: Final = 4 * limits.MB
 # Handshakes and headers.
 HEADER_BYTES_MAX: Final = 16 * 1024
 _CLOSE_S: Final = 2.0
+# Of a connection without a request; and of those that are left at the end.
+KEEP_ALIVE_S: Final = 30.0
+END_S: Final = 1.0
 
 Admit = Callable[[Wire], ClientConnection | None]
 
@@ -53,6 +57,39 @@ def application(admit: Admit, healthy: Callable[[], bool]) -> web.Application:
     made.router.add_get("/health", health)
     made.router.add_get(PATH.replace("$", "{_:\\$}"), websocket)
     return made
+
+
+class WebSocketServer:
+    """A server of these routes."""
+
+    def __init__(self, runner: web.AppRunner) -> None:
+        self._runner = runner
+
+    @property
+    def port(self) -> int:
+        """The port that it listens at."""
+        found: int = self._runner.addresses[0][1]
+        return found
+
+    async def close(self) -> None:
+        """Close it, and the connections that are left."""
+        await self._runner.cleanup()
+
+
+async def serve(
+    address: str, admit: Admit, healthy: Callable[[], bool], tls: ssl.SSLContext | None
+) -> WebSocketServer:
+    """Listen at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    runner = web.AppRunner(
+        application(admit, healthy),
+        access_log=None,
+        keepalive_timeout=KEEP_ALIVE_S,
+        shutdown_timeout=END_S,
+    )
+    await runner.setup()
+    await web.TCPSite(runner, host.strip("[]"), int(port), ssl_context=tls).start()
+    return WebSocketServer(runner)
 
 
 class WebSocketWire:
