@@ -100,6 +100,8 @@ class Connection:
         self.links = 0
         # Less than its settings have, for a client that has shown nothing yet.
         self.sessions_max, self.links_max = settings.sessions_max, settings.links_max
+        # Frames that it may send; None: without a limit.
+        self.frames_left: int | None = None
         # Bytes of a frame that the peer takes.
         self.frame_bytes_max = frames.MAX_FRAME_SIZE_MIN
         self._state = _State.HEADER
@@ -276,6 +278,12 @@ class Connection:
     def _take_frame(self, frame: Frame) -> None:
         if frame.kind != frames.AMQP:
             raise ProtocolError(frames.FRAMING_ERROR, "an AMQP frame is expected")
+        if self.frames_left is not None:
+            self.frames_left -= 1
+            if self.frames_left < 0:
+                raise ProtocolError(
+                    "amqp:resource-limit-exceeded", "too many frames before there are rights"
+                )
         if not frame.body:
             return
         performative, payload = frames.performative(frame.body)

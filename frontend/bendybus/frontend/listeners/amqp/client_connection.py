@@ -25,7 +25,7 @@ from bendybus.amqp.links import (
     OutgoingLink,
 )
 from bendybus.amqp.performatives import Coordinator, Error, Source, Target
-from bendybus.domain import errors, message_access
+from bendybus.domain import errors, limits, message_access
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.domain.message_state import ReceiveMode
@@ -50,6 +50,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 # Requests of the core under way; nothing more is read of the client beyond that.
 SENDS_MAX: Final = 256
+# What is read in a turn: pieces of so many bytes, until so much time is over.
+PIECE_BYTES: Final = 8 * 1024
+TURN_S: Final = 0.005
+# Bytes that a client does not read; nothing more is read of it beyond that. While all clients leave
+# much unread, and of one that has not shown that it may do anything, it is less.
+UNWRITTEN_MAX: Final = 1 * limits.MB
+UNWRITTEN_MIN: Final = 64 * 1024
+CROWDED_BYTES: Final = 32 * limits.MB
+# What a client has before its first token: sessions, links and frames.
+STRANGER_SESSIONS: Final = 8
+STRANGER_LINKS: Final = 16
+STRANGER_FRAMES: Final = 60
+# A client that reads nothing for so long, while nothing is read of it, is gone.
+UNREAD_S: Final = 60.0
 # A check of silence that comes so late: this process was suspended, and what came is unread.
 LATE_S: Final = 2.0
 _BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
@@ -116,6 +130,8 @@ class ClientConnection:
         # Of the token that was put last; "" where none is needed.
         self.policy = ""
         self._engine = Connection(settings, reserve=self._reserve, release=self._release)
+        self._engine.sessions_max, self._engine.links_max = STRANGER_SESSIONS, STRANGER_LINKS
+        self._engine.frames_left = STRANGER_FRAMES
         self._parts_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._timers: set[asyncio.TimerHandle] = set()
@@ -126,6 +142,11 @@ class ClientConnection:
         # Set whenever something was answered.
         self._answered = asyncio.Event()
         self._writing = self._paused = self._closing = self._closed = False
+        # What came and is not read yet; and since when too much is not written, 0: it is not.
+        self._unread = b""
+        self._stuck_s = 0.0
+        # It has not shown yet that it may do anything.
+        self._stranger = True
         self._stack = contextlib.ExitStack()
         self.flow = self._stack.enter_context(self.front_end.deliveries.of(self))
         self._unwritten = self._stack.enter_context(self.flow.stream())
@@ -140,6 +161,39 @@ class ClientConnection:
     def received(self, data: bytes) -> None:
         """Take bytes of the client."""
         self._heard_s = self._loop.time()
+        if self._unread:
+            self._unread += data
+        else:
+            self._read(data)
+
+    def take_turn(self) -> None:
+        """Read on."""
+        data, self._unread = self._unread, b""
+        self._read(data)
+
+    def written(self) -> None:
+        """Take note that less waits to be written."""
+        self._account()
+        self._go_on()
+
+    def _read(self, data: bytes) -> None:
+        """Read bytes for a moment; what is left waits for the next turn."""
+        until_s, at = self._loop.time() + TURN_S, 0
+        while at < len(data) or not at:
+            self._take_bytes(data[at : at + PIECE_BYTES] if len(data) > PIECE_BYTES else data)
+            at += PIECE_BYTES
+            if self._loop.time() > until_s:
+                break
+        for link in self._links():
+            if isinstance(link.context, SendingLink):
+                link.context.flush()
+        self._write()
+        self._unread = b"" if self._engine.is_closed else data[at:]
+        if self._unread or self._waits():
+            self._pause()
+        self._go_on()
+
+    def _take_bytes(self, data: bytes) -> None:
         found = self._engine.receive(data)
         while found:
             more = False
@@ -147,17 +201,32 @@ class ClientConnection:
                 more |= self._take(event)
             # What came after the choice of a mechanism.
             found = self._engine.receive(b"") if more else []
-        collected, self.collected = self.collected, {}
-        for sending in collected:
-            sending.flush()
-        self._write()
-        if self.sends >= SENDS_MAX and not self._paused:
+
+    def _waits(self) -> bool:
+        """Whether so much is under way, or unwritten, that nothing more is to be read."""
+        # Once it is too much, until it is half of that.
+        part = 2 if self._paused else 1
+        most = UNWRITTEN_MAX
+        if self._stranger or self.front_end.deliveries.unread_bytes >= CROWDED_BYTES:
+            most = UNWRITTEN_MIN
+        stuck = self._wire.unwritten() >= most // part
+        self._stuck_s = (self._stuck_s or self._loop.time()) if stuck else 0.0
+        return stuck or self.sends >= SENDS_MAX // part
+
+    def _pause(self) -> None:
+        if not self._paused:
             self._paused = True
             self._wire.pause_reading()
 
-    def written(self) -> None:
-        """Take note that less waits to be written."""
-        self._account()
+    def _go_on(self) -> None:
+        """Read on, if that was waited for, and need not be any more."""
+        if not self._paused or self._closed or self._waits():
+            return
+        if self._unread:
+            self._listener.turns.ask(self)
+        else:
+            self._paused = False
+            self._wire.resume_reading()
 
     def lost(self) -> None:
         """Take note that the wire is gone."""
@@ -205,14 +274,13 @@ class ClientConnection:
     def send_answered(self) -> None:
         """Take note that a request of the core was answered."""
         self.sends -= 1
-        if self._paused and self.sends < SENDS_MAX // 2:
-            self._paused = False
-            self._wire.resume_reading()
+        self._go_on()
 
     def put_token(self, audience: str, token: str) -> None:
         """Take a token of the client. Raises Unauthenticated, InvalidArgument."""
         self.policy = self.claims.put(audience, token).policy
         self._recheck_in_time()
+        self._known()
 
     def session_token(self, path: str, session_id: str) -> bytes | None:
         """Return the token of a session that a link of this connection holds; None: none does."""
@@ -355,6 +423,12 @@ class ClientConnection:
         """Close the connection of a client that is gone: it sent nothing for too long."""
         now_s = self._loop.time()
         late = now_s - due_s > LATE_S
+        if self._paused:
+            # It may have sent something that was not read.
+            self._heard_s = now_s
+        if self._stuck_s and now_s - self._stuck_s > UNREAD_S:
+            self.end(Error("amqp:resource-limit-exceeded", "what is written is not read"))
+            return
         if self._silence_s and not late and now_s - self._heard_s > 2 * self._silence_s:
             self.end(Error("amqp:resource-limit-exceeded", "nothing was sent for too long"))
         elif self._silence_s:
@@ -362,8 +436,10 @@ class ClientConnection:
             self.later(next_s, partial(self._watch_silence, now_s + next_s))
 
     def _beat(self, every_s: float) -> None:
-        self._engine.heartbeat()
-        self._write()
+        if not self._wire.unwritten():
+            # Otherwise there is something for the client to read.
+            self._engine.heartbeat()
+            self._write()
         self._heartbeat = self._loop.call_later(every_s, self._beat, every_s)
 
     def _take(self, event: events.Event) -> bool:
@@ -390,8 +466,11 @@ class ClientConnection:
         elif isinstance(event, events.Authenticating):
             self._authenticate(event)
             return True
-        elif isinstance(event, events.Opened) and event.open.idle_time_out:
-            self._beat(max(0.1, event.open.idle_time_out / 2_000))
+        elif isinstance(event, events.Opened):
+            if self.claims.any:
+                self._known()
+            if event.open.idle_time_out:
+                self._beat(max(0.1, event.open.idle_time_out / 2_000))
         return False
 
     def _disposed(self, event: events.Disposed) -> None:
@@ -401,6 +480,23 @@ class ClientConnection:
         for link, deliveries in links.items():
             if isinstance(link.context, ReceivingLink):
                 link.context.disposed(deliveries, event.state, event.settled)
+
+    def _known(self) -> None:
+        """Take note that the client has shown that it may do something."""
+        if self._stranger:
+            self._stranger = False
+            self._listener.known(self)
+            settings = self._engine.settings
+            self._engine.sessions_max, self._engine.links_max = (
+                settings.sessions_max,
+                settings.links_max,
+            )
+            self._engine.frames_left = None
+
+    def give_up(self) -> None:
+        """Make room for another connection."""
+        self.lost()
+        self._wire.abort()
 
     def _authenticate(self, event: events.Authenticating) -> None:
         if event.mechanism == PLAIN:

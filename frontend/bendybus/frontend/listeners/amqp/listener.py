@@ -19,6 +19,7 @@ from bendybus.frontend.listeners.amqp.client_connection import (
     Times,
     Wire,
 )
+from bendybus.frontend.listeners.amqp.turns import Turns
 from bendybus.frontend.security.authenticator import Authenticator
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN)
 # for so many of the largest messages. One connection may have half of it.
 PARTS_BYTES_MIN: Final = 64 * limits.MB
 LARGEST_MIN: Final = 2
+# The part of all connections that may be without a token at a time.
+STRANGERS_PART: Final = 2
 # A client that sends nothing for twice this time is gone.
 IDLE_MS: Final = 120_000
 # At the end: how long load balancers may take to stop sending new connections here, and how long
@@ -56,7 +59,10 @@ class AmqpListener:
         self.repeated_sends = RepeatedSends(front_end.sends)
         self.clock = time.time
         self.times = times or Times()
+        self.turns = Turns()
         self._connections: set[ClientConnection] = set()
+        # Those that have not shown that they may do anything, the oldest one first.
+        self._strangers: dict[ClientConnection, None] = {}
         self._connections_max = connections_max
         self._names = itertools.count(1)
         self.parts_bytes = 0
@@ -72,7 +78,12 @@ class AmqpListener:
         """Listen at HOST:PORT; return the port."""
         host, _, port = address.rpartition(":")
         server = await asyncio.get_running_loop().create_server(
-            lambda: AmqpProtocol(self), host.strip("[]"), int(port), ssl=tls
+            lambda: AmqpProtocol(self),
+            host.strip("[]"),
+            int(port),
+            ssl=tls,
+            # As long as a client without TLS has to say something.
+            ssl_handshake_timeout=None if tls is None else self.times.open_s,
         )
         self._servers.append(server)
         found: int = server.sockets[0].getsockname()[1]
@@ -119,16 +130,28 @@ class AmqpListener:
         return f"amqp:{next(self._names)}"
 
     def admit(self, wire: Wire) -> ClientConnection | None:
-        """Return a new connection; None: there are too many."""
-        if len(self._connections) >= self._connections_max:
-            return None
+        """Return a new connection; None: there are too many.
+
+        Who has not shown that it may do anything makes room for who may.
+        """
+        full = len(self._connections) >= self._connections_max
+        if full or len(self._strangers) >= max(1, self._connections_max // STRANGERS_PART):
+            if not self._strangers:
+                return None
+            next(iter(self._strangers)).give_up()
         connection = ClientConnection(self, wire, self._settings)
         self._connections.add(connection)
+        self._strangers[connection] = None
         self.metrics.connections.inc()
         return connection
 
+    def known(self, connection: ClientConnection) -> None:
+        """Take note that a connection has shown that it may do something."""
+        self._strangers.pop(connection, None)
+
     def forget(self, connection: ClientConnection) -> None:
         """Take note that a connection is gone."""
+        self._strangers.pop(connection, None)
         self._connections.discard(connection)
         self.metrics.connections.dec()
 
