@@ -167,9 +167,10 @@ class ClientConnection:
             self._read(data)
 
     def take_turn(self) -> None:
-        """Read on."""
+        """Read on, unless the connection is gone by now."""
         data, self._unread = self._unread, b""
-        self._read(data)
+        if not self._closed:
+            self._read(data)
 
     def written(self) -> None:
         """Take note that less waits to be written."""
@@ -184,9 +185,9 @@ class ClientConnection:
             at += PIECE_BYTES
             if self._loop.time() > until_s:
                 break
-        for link in self._links():
-            if isinstance(link.context, SendingLink):
-                link.context.flush()
+        collected, self.collected = self.collected, {}
+        for sending in collected:
+            sending.flush()
         self._write()
         self._unread = b"" if self._engine.is_closed else data[at:]
         if self._unread or self._waits():
