@@ -19,6 +19,8 @@ from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.security.authenticator import Operation
 
 _OK: Final = 202
+# A request with a token of the largest kind.
+CBS_BYTES_MAX: Final = 16 * 1024
 _SCHEME: Final = "SharedAccessSignature"
 _MANAGEMENT: Final = "/$management"
 
