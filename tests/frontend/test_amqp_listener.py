@@ -1,14 +1,21 @@
 """The AMQP listener in this process: how long clients may take, and what they leave behind."""
 
-from collections.abc import Iterator
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from bendybus.amqp.performatives import Close
-from bendybus.frontend.listeners.amqp.client_connection import Times
+from bendybus.amqp.composites import Composite
+from bendybus.amqp.performatives import Attach, Begin, Close, Detach, Flow, Rejected
+from bendybus.frontend.listeners.amqp import listener as amqp_listener
+from bendybus.frontend.listeners.amqp.client_connection import UNWRITTEN_MAX, Times
+from tests.amqp.peers import framed
 from tests.frontend.amqp_listening import KEY, POLICY, Listening
-from tests.integration.raw_amqp import ended
+from tests.integration.processes import eventually
+from tests.integration.raw_amqp import SENDER, RawAmqp, attach_of, ended
 
 TIMES = Times(open_s=0.4, token_s=0.8, close_s=0.5)
 
@@ -70,3 +77,201 @@ def test_claims_of_a_connection_are_bounded_in_bytes(listening: Listening) -> No
         [connection] = listening.connections()
 
         assert listening.ask(lambda: connection.claims._chars) <= 512 * 1024
+
+
+def test_who_has_shown_nothing_makes_room_for_others(tmp_path: Path) -> None:
+    with Listening(tmp_path, connections_max=8, times=Times(token_s=30)) as listening:
+        holders = [listening.raw().plain(POLICY, KEY) for _ in range(6)]
+        strangers = [listening.raw().open() for _ in range(6)]
+        last = listening.raw().plain(POLICY, KEY)
+
+        for each in (*holders, last):
+            each.read(0.1)
+            assert not each.ended
+        assert len(listening.connections()) <= 8
+        strangers[0].wait_for_end(3)
+        # With holders alone, the next one is closed.
+        more = listening.raw().plain(POLICY, KEY)
+        with listening.raw() as refused:
+            refused.wait_for_end(3)
+        for each in (*holders, *strangers, last, more):
+            each.socket.close()
+
+
+def test_a_stranger_has_few_links_sessions_and_frames(listening: Listening) -> None:
+    begin = Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1)
+    links = [attach_of("$cbs", SENDER, handle) for handle in range(17)]
+    refused = [each for n in range(9) for each in (attach_of("q", SENDER, n), Detach(n, True))]
+    storms: dict[str, Sequence[Composite]] = {
+        "links": links,
+        "frames": [Flow(0, 1, 0, 1)] * 61,
+        "refused": refused,
+    }
+    for name, storm in storms.items():
+        with listening.raw().open() as peer:
+            peer.send(*storm)
+            close = peer.wait(Close, within_s=3)
+            wanted = "unauthorized-access" if name == "refused" else "resource-limit-exceeded"
+            assert ended(close) == f"amqp:{wanted}", name
+    with listening.raw().open() as peer:
+        for channel in range(1, 9):
+            peer.send(begin, channel=channel)
+        assert ended(peer.wait(Close)) == "amqp:resource-limit-exceeded"
+
+
+def test_a_holder_has_many_links_and_sessions_and_a_clean_end_beyond(listening: Listening) -> None:
+    begin = Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1)
+    with listening.raw().plain(POLICY, KEY) as peer:
+        for channel in range(1, 255):
+            peer.send(begin, channel=channel)
+        peer.wait(Begin, lambda each: each.remote_channel == 254)
+        peer.send(begin, channel=255)
+        assert ended(peer.wait(Close)) == "amqp:resource-limit-exceeded"
+    with listening.raw().plain(POLICY, KEY) as peer:
+        peer.send(*(attach_of("$cbs", SENDER, handle) for handle in range(1_024)))
+        peer.wait(Attach, lambda each: each.name == "link-1023")
+        peer.begin(1)
+        peer.send(attach_of("$cbs", SENDER, 0, name="one more"), channel=1)
+        assert ended(peer.wait(Close)) == "amqp:resource-limit-exceeded"
+    eventually(lambda: not listening.connections())
+    assert listening.ask(lambda: listening.listener._links) == {}
+
+
+def test_links_of_all_connections_are_bounded(
+    listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(amqp_listener, "LINKS_MAX", 200)
+    with listening.raw().plain(POLICY, KEY) as greedy, listening.raw().plain(POLICY, KEY) as other:
+        greedy.send(*(attach_of("$cbs", SENDER, handle) for handle in range(190)))
+
+        assert ended(greedy.wait(Close)) == "amqp:resource-limit-exceeded"
+        assert other.attach("$cbs", SENDER) is None
+
+
+def test_nothing_is_read_of_a_client_that_does_not_read(listening: Listening) -> None:
+    with listening.raw(receive_bytes=4_096).plain(POLICY, KEY) as peer:
+        storm = b"".join(
+            framed(each)
+            for n in range(200)
+            for each in (attach_of("x" * 200, SENDER, 5, name="n" * 200), Detach(5, True))
+        )
+        peer.socket.settimeout(0.5)
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            for _ in range(1_000):
+                sent += peer.socket.send(storm)
+        [connection] = listening.connections()
+
+        assert sent < 60_000_000
+        held = listening.ask(connection._wire.unwritten)
+        assert held < 2 * UNWRITTEN_MAX
+        # Others are read, and this one again when it reads.
+        with listening.raw().plain(POLICY, KEY) as other:
+            assert other.attach("$cbs", SENDER) is None
+        before = len(peer.frames)
+        deadline = time.monotonic() + 20
+        while len(peer.frames) < before + 1_000 and time.monotonic() < deadline:
+            peer.read(0.2)
+        assert len(peer.frames) >= before + 1_000
+
+
+def test_a_client_that_sends_much_does_not_keep_others_waiting(listening: Listening) -> None:
+    storm = framed(Flow(0, 1, 0, 1, echo=True)) * 10_000
+    stop = threading.Event()
+
+    def flood(peer: RawAmqp) -> None:
+        with contextlib.suppress(OSError):
+            while not stop.is_set():
+                peer.socket.send(storm)
+
+    peers = [listening.raw().plain(POLICY, KEY) for _ in range(4)]
+    threads = [threading.Thread(target=flood, args=(peer,)) for peer in peers]
+    with listening.raw().plain(POLICY, KEY) as other:
+        for thread in threads:
+            thread.start()
+        began = time.monotonic()
+        for number in range(10):
+            assert other.attach(f"$cbs{number}", SENDER) is not None
+        took_s = time.monotonic() - began
+    stop.set()
+    for peer in peers:
+        peer.socket.close()
+    for thread in threads:
+        thread.join()
+
+    assert took_s < 10
+
+
+def test_a_token_is_put_in_a_small_request(listening: Listening) -> None:
+    with listening.raw().open() as peer:
+        assert peer.put_token("wrong", "amqp://x/") == 401
+        state = peer.transfer("$cbs", b"\x00\x53\x77\xb0" + (60_000).to_bytes(4) + b"x" * 60_000)
+
+        assert isinstance(state, Rejected)
+        assert peer.put_token(listening.token(), "amqp://x/") == 202
+
+
+def upgrade(listening: Listening, *headers: str, path: str = "/$servicebus/websocket") -> RawAmqp:
+    """Return what asked for a WebSocket."""
+    made = RawAmqp(listening.http_address)
+    lines = (f"GET {path} HTTP/1.1", "Host: x", *headers, "", "")
+    made.write("\r\n".join(lines).encode())
+    return made
+
+
+WEBSOCKET = (
+    "Upgrade: websocket",
+    "Connection: Upgrade",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+)
+OURS = "Sec-WebSocket-Protocol: AMQPWSB10"
+
+
+def first_line(peer: RawAmqp) -> bytes:
+    return peer.socket.recv(4_096).split(b"\r\n")[0]
+
+
+def test_a_websocket_has_its_path_and_its_protocol(listening: Listening) -> None:
+    for headers, path, wanted in (
+        ((*WEBSOCKET, OURS), "/$servicebus/websocket", b"101"),
+        ((*WEBSOCKET, OURS), "/$servicebus/websocket/x", b"404"),
+        ((*WEBSOCKET, OURS), "/%24servicebus/../etc/passwd", b"404"),
+        ((*WEBSOCKET, OURS), "/" + "x" * 6_000, b"404"),
+        (WEBSOCKET, "/$servicebus/websocket", b"426"),
+        ((*WEBSOCKET, "Sec-WebSocket-Protocol: mqtt"), "/$servicebus/websocket", b"426"),
+        ((), "/$servicebus/websocket", b"426"),
+        ((f"X: {'x' * 20_000}",), "/health", b"400"),
+    ):
+        with upgrade(listening, *headers, path=path) as peer:
+            assert wanted in first_line(peer), (path[:60], headers)
+
+
+def test_a_websocket_that_sends_text_or_too_much_before_a_token_is_closed(
+    listening: Listening,
+) -> None:
+    large = b"\x82\xff" + (3_000_000).to_bytes(8) + b"mask" + b"x" * 200_000
+    for data in (b"\x81\x84mask\x19\x04\x00\x1f", large, b"\x82\xff" + b"\xff" * 12):
+        with upgrade(listening, *WEBSOCKET, OURS) as peer:
+            assert b"101" in first_line(peer)
+            with contextlib.suppress(ConnectionError):
+                peer.write(data)
+            peer._parse = lambda: None  # type: ignore[method-assign]
+            peer.wait_for_end(4)
+
+
+def test_a_request_that_comes_slowly_is_not_waited_for(tmp_path: Path) -> None:
+    with Listening(tmp_path, connections_max=6, times=Times(open_s=0.5)) as listening:
+        slow = [RawAmqp(listening.http_address) for _ in range(6)]
+        for each in slow:
+            each.write(b"GET /health HT")
+        with RawAmqp(listening.http_address) as more:
+            more.wait_for_end(0.4)
+        for each in slow:
+            each.wait_for_end(3)
+            each.socket.close()
+
+        with upgrade(listening, path="/health") as peer:
+            assert b"503" in first_line(peer)
+            peer.read(0.8)
+            assert not peer.ended

@@ -35,13 +35,17 @@ SENDER, RECEIVER = False, True
 class RawAmqp:
     """A connection. What came is in `frames`: (channel, performative, payload)."""
 
-    def __init__(self, address: str, *, reads: bool = True) -> None:
+    def __init__(self, address: str, *, receive_bytes: int = 0) -> None:
+        """Connect. `receive_bytes`: what may be on its way to here; 0: as usual."""
         host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), timeout=WITHIN_S)
+        self.socket = socket.socket()
+        if receive_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(WITHIN_S)
+        self.socket.connect((host, int(port)))
         self.frames: list[tuple[int, Composite, bytes]] = []
         # The other side closed the connection.
         self.ended = False
-        self._reads = reads
         self._rest = bytearray()
         self._deliveries = 0
         self._handles: dict[tuple[str, bool], int] = {}

@@ -12,7 +12,7 @@ from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageSizeExceededError,
     MessagingEntityDisabledError,
-    ServiceBusAuthenticationError,
+    MessagingEntityNotFoundError,
     ServiceBusError,
 )
 
@@ -256,8 +256,7 @@ def test_what_is_missing_or_disabled_is_an_error_of_its_kind(
 ) -> None:
     disabled = queue(status="Disabled")
 
-    # Of the token for it, as with Service Bus.
-    with pytest.raises(ServiceBusAuthenticationError):
+    with pytest.raises(MessagingEntityNotFoundError, match="could not be found"):
         sdk.get_queue_sender("missing").send_messages(ServiceBusMessage("x"))
     with amqp_bus.sdk(retry_total=0) as once, pytest.raises(MessagingEntityDisabledError):
         once.get_queue_sender(disabled).send_messages(ServiceBusMessage("x"))

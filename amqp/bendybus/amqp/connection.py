@@ -190,6 +190,10 @@ class Connection:
         else:
             self._over()
 
+    def lost(self) -> None:
+        """Take note that the peer is gone: nothing is read or written any more."""
+        self._over()
+
     def heartbeat(self) -> None:
         """Write a frame that only says that this side is alive."""
         if self._state in (_State.OPEN, _State.CLOSING):

@@ -1,7 +1,8 @@
 """$cbs: clients put tokens here, and get a status for each.
 
 A token for an entity that does not exist is answered with 404, as by Service Bus, if it would be
-good for one of that name: nobody else learns which entities there are.
+good for one of that name: nobody else learns which entities there are. A bus that takes any token
+takes that one, too: the attach that follows says at once, and better, what is missing.
 
 Source: AMQP Claims-based Security; `type` is not looked at, since SDKs call a shared access
 signature "jwt".
@@ -19,6 +20,8 @@ from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.security.authenticator import Operation
 
 _OK: Final = 202
+# A request with a token of the largest kind.
+CBS_BYTES_MAX: Final = 16 * 1024
 _SCHEME: Final = "SharedAccessSignature"
 _MANAGEMENT: Final = "/$management"
 
@@ -63,7 +66,7 @@ class CbsLink(RequestLink):
     def _missing(self, audience: str) -> EntityNotFound | None:
         """Return an error if the audience is an entity that does not exist."""
         path = addresses.path_of(audience).removesuffix(_MANAGEMENT)
-        if not path:
+        if not path or not self.connection.authenticator.required:
             return None
         try:
             self.connection.claims.check(Operation.DESCRIBE_PARTITIONS, path)

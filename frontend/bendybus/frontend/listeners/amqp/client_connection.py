@@ -30,14 +30,16 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.call_ledger import Holder
 from bendybus.frontend.core.receive import Source as ReceiveSource
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.amqp import addresses, conditions, coordinator
 from bendybus.frontend.listeners.amqp.addresses import Address, Node
-from bendybus.frontend.listeners.amqp.cbs import CbsLink
+from bendybus.frontend.listeners.amqp.cbs import CBS_BYTES_MAX, CbsLink
 from bendybus.frontend.listeners.amqp.claims import Claims
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
 from bendybus.frontend.listeners.amqp.management import ManagementLink
+from bendybus.frontend.listeners.amqp.reading import Reading
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.frontend.listeners.amqp.request_links import REQUEST_BYTES_MAX, ReplyLink, RequestLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
@@ -50,18 +52,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 # Requests of the core under way; nothing more is read of the client beyond that.
 SENDS_MAX: Final = 256
-# What is read in a turn: pieces of so many bytes, until so much time is over.
-PIECE_BYTES: Final = 8 * 1024
-TURN_S: Final = 0.005
 # Bytes that a client does not read; nothing more is read of it beyond that. While all clients leave
 # much unread, and of one that has not shown that it may do anything, it is less.
 UNWRITTEN_MAX: Final = 1 * limits.MB
 UNWRITTEN_MIN: Final = 64 * 1024
 CROWDED_BYTES: Final = 32 * limits.MB
+# Links and sessions that a connection may have whatever others have.
+LINKS_MIN: Final = 32
 # What a client has before its first token: sessions, links and frames.
 STRANGER_SESSIONS: Final = 8
 STRANGER_LINKS: Final = 16
 STRANGER_FRAMES: Final = 60
+# Links that it may be refused.
+STRANGER_REFUSALS: Final = 8
 # A client that reads nothing for so long, while nothing is read of it, is gone.
 UNREAD_S: Final = 60.0
 # A check of silence that comes so late: this process was suspended, and what came is unread.
@@ -132,21 +135,30 @@ class ClientConnection:
         self._engine = Connection(settings, reserve=self._reserve, release=self._release)
         self._engine.sessions_max, self._engine.links_max = STRANGER_SESSIONS, STRANGER_LINKS
         self._engine.frames_left = STRANGER_FRAMES
+        # Of deliveries that are not complete, and by whose token they are counted.
         self._parts_bytes = 0
+        self._parts_policy = ""
+        # Sessions and links, as the listener has counted them.
+        self._links_counted = 0
+        self._links_policy = ""
+        # Requests to management nodes under way.
+        self.requests = 0
         self._loop = asyncio.get_running_loop()
+        self._reading = Reading(wire, listener.turns, self._take_bytes, self._taken, self._waits)
         self._timers: set[asyncio.TimerHandle] = set()
+        self._called_later: set[Callable[[], None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._heartbeat: asyncio.TimerHandle | None = None
         # At the end of the next token.
         self._recheck: asyncio.TimerHandle | None = None
         # Set whenever something was answered.
         self._answered = asyncio.Event()
-        self._writing = self._paused = self._closing = self._closed = False
-        # What came and is not read yet; and since when too much is not written, 0: it is not.
-        self._unread = b""
+        self._writing = self._closing = self._closed = False
+        # Since when too much is not written; 0: it is not.
         self._stuck_s = 0.0
         # It has not shown yet that it may do anything.
-        self._stranger = True
+        self.stranger = True
+        self._refused = 0
         self._stack = contextlib.ExitStack()
         self.flow = self._stack.enter_context(self.front_end.deliveries.of(self))
         self._unwritten = self._stack.enter_context(self.flow.stream())
@@ -161,40 +173,17 @@ class ClientConnection:
     def received(self, data: bytes) -> None:
         """Take bytes of the client."""
         self._heard_s = self._loop.time()
-        if self._unread:
-            self._unread += data
-        else:
-            self._read(data)
-
-    def take_turn(self) -> None:
-        """Read on, unless the connection is gone by now."""
-        data, self._unread = self._unread, b""
-        if not self._closed:
-            self._read(data)
+        self._reading.received(data)
 
     def written(self) -> None:
         """Take note that less waits to be written."""
         self._account()
-        self._go_on()
-
-    def _read(self, data: bytes) -> None:
-        """Read bytes for a moment; what is left waits for the next turn."""
-        until_s, at = self._loop.time() + TURN_S, 0
-        while at < len(data) or not at:
-            self._take_bytes(data[at : at + PIECE_BYTES] if len(data) > PIECE_BYTES else data)
-            at += PIECE_BYTES
-            if self._loop.time() > until_s:
-                break
-        collected, self.collected = self.collected, {}
-        for sending in collected:
-            sending.flush()
-        self._write()
-        self._unread = b"" if self._engine.is_closed else data[at:]
-        if self._unread or self._waits():
-            self._pause()
-        self._go_on()
+        self._reading.go_on()
 
     def _take_bytes(self, data: bytes) -> None:
+        if self._closed:
+            # It was lost between two turns.
+            return
         found = self._engine.receive(data)
         while found:
             more = False
@@ -203,31 +192,25 @@ class ClientConnection:
             # What came after the choice of a mechanism.
             found = self._engine.receive(b"") if more else []
 
-    def _waits(self) -> bool:
-        """Whether so much is under way, or unwritten, that nothing more is to be read."""
-        # Once it is too much, until it is half of that.
-        part = 2 if self._paused else 1
+    def _taken(self) -> bool:
+        """Hand on, and write, what came of what was read together; return whether that goes on."""
+        collected, self.collected = self.collected, {}
+        for sending in collected:
+            sending.flush()
+        self._write()
+        return not (self._closed or self._engine.is_closed)
+
+    def _waits(self, part: int) -> bool:
+        """Whether so much is under way, or unwritten, that nothing more is to be read.
+
+        So much: this part of the bounds.
+        """
         most = UNWRITTEN_MAX
-        if self._stranger or self.front_end.deliveries.unread_bytes >= CROWDED_BYTES:
+        if self.stranger or self.front_end.deliveries.unread_bytes >= CROWDED_BYTES:
             most = UNWRITTEN_MIN
         stuck = self._wire.unwritten() >= most // part
         self._stuck_s = (self._stuck_s or self._loop.time()) if stuck else 0.0
         return stuck or self.sends >= SENDS_MAX // part
-
-    def _pause(self) -> None:
-        if not self._paused:
-            self._paused = True
-            self._wire.pause_reading()
-
-    def _go_on(self) -> None:
-        """Read on, if that was waited for, and need not be any more."""
-        if not self._paused or self._closed or self._waits():
-            return
-        if self._unread:
-            self._listener.turns.ask(self)
-        else:
-            self._paused = False
-            self._wire.resume_reading()
 
     def lost(self) -> None:
         """Take note that the wire is gone."""
@@ -236,6 +219,8 @@ class ClientConnection:
         self._closed = True
         for link in self._links():
             self._leave(link, lost=True)
+        self._count_links()
+        self._engine.lost()
         for timer in self._timers:
             timer.cancel()
         for handle in (self._heartbeat, self._recheck):
@@ -262,6 +247,17 @@ class ClientConnection:
         timer = self._loop.call_later(delay_s, run)
         self._timers.add(timer)
 
+    def later_once(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Call something later, once however often that is asked for until then."""
+        if call not in self._called_later:
+            self._called_later.add(call)
+
+            def run() -> None:
+                self._called_later.discard(call)
+                call()
+
+            self.later(delay_s, run)
+
     def soon(self, call: Callable[..., None], *given: Any) -> None:
         """Call something after what is under way now."""
         self._loop.call_soon(call, *given)
@@ -275,13 +271,18 @@ class ClientConnection:
     def send_answered(self) -> None:
         """Take note that a request of the core was answered."""
         self.sends -= 1
-        self._go_on()
+        self._reading.go_on()
 
     def put_token(self, audience: str, token: str) -> None:
         """Take a token of the client. Raises Unauthenticated, InvalidArgument."""
         self.policy = self.claims.put(audience, token).policy
         self._recheck_in_time()
         self._known()
+
+    @property
+    def holder(self) -> Holder:
+        """Who holds what a ledger counts."""
+        return Holder(self.client, self.policy)
 
     def session_token(self, path: str, session_id: str) -> bytes | None:
         """Return the token of a session that a link of this connection holds; None: none does."""
@@ -369,19 +370,22 @@ class ClientConnection:
         return [link for session in self._engine.sessions for link in session.links]
 
     def _reserve(self, size_bytes: int) -> bool:
-        if not self._listener.reserve(size_bytes, self._parts_bytes):
+        if not self._parts_bytes:
+            self._parts_policy = self.policy
+        if not self._listener.reserve(size_bytes, self._parts_bytes, self._parts_policy):
             return False
         self._parts_bytes += size_bytes
         return True
 
     def _release(self, size_bytes: int) -> None:
         self._parts_bytes -= size_bytes
-        self._listener.release(size_bytes)
+        self._listener.release(size_bytes, self._parts_policy)
 
     def _write(self) -> None:
         self._writing = False
         if self._closed:
             return
+        self._count_links()
         self._answered.set()
         data = self._engine.output()
         if data:
@@ -396,6 +400,20 @@ class ClientConnection:
         if not self._closing:
             self._closing = True
             self.later(self._times.close_s, self._wire.abort)
+
+    def _count_links(self) -> None:
+        """Count links and sessions; end if there are too many of them, and many are here."""
+        now = 0 if self._closed else self._engine.links + len(self._engine.sessions)
+        if now == self._links_counted:
+            return
+        listener, change = self._listener, now - self._links_counted
+        if self._links_policy != self.policy:
+            listener.count_links(-self._links_counted, self._links_policy)
+            self._links_policy, change = self.policy, now
+        self._links_counted = now
+        if not listener.count_links(change, self.policy) and now > LINKS_MIN and change > 0:
+            text = "too many links and sessions, of one policy or of all"
+            self.soon(self.end, Error("amqp:resource-limit-exceeded", text))
 
     def _account(self) -> None:
         """Count what waits to be written in the ledger of the front end."""
@@ -424,7 +442,7 @@ class ClientConnection:
         """Close the connection of a client that is gone: it sent nothing for too long."""
         now_s = self._loop.time()
         late = now_s - due_s > LATE_S
-        if self._paused:
+        if self._reading.paused:
             # It may have sent something that was not read.
             self._heard_s = now_s
         if self._stuck_s and now_s - self._stuck_s > UNREAD_S:
@@ -484,8 +502,8 @@ class ClientConnection:
 
     def _known(self) -> None:
         """Take note that the client has shown that it may do something."""
-        if self._stranger:
-            self._stranger = False
+        if self.stranger:
+            self.stranger = False
             self._listener.known(self)
             settings = self._engine.settings
             self._engine.sessions_max, self._engine.links_max = (
@@ -539,6 +557,9 @@ class ClientConnection:
         except BusError as error:
             self.front_end.metrics.refused(path, error)
             link.refuse(conditions.of(error, text))
+            self._refused += 1
+            if self.stranger and self._refused > STRANGER_REFUSALS:
+                self.soon(self.end, conditions.of(error, text))
         if link.state is LinkState.DETACHING:
             # The answer did not fit into a frame of the client.
             self._leave(link)
@@ -549,11 +570,11 @@ class ClientConnection:
             return
         made: RequestLink
         if address.node is Node.CBS:
-            made = CbsLink(self, link, address.path)
+            made, most = CbsLink(self, link, address.path), CBS_BYTES_MAX
         else:
-            made = ManagementLink(self, link, address.path)
+            made, most = ManagementLink(self, link, address.path), REQUEST_BYTES_MAX
         link.context = made
-        link.accept(max_message_size=REQUEST_BYTES_MAX)
+        link.accept(max_message_size=most)
         made.begin()
 
     def _attach_coordinator(self, link: IncomingLink) -> None:

@@ -5,6 +5,7 @@ import itertools
 import logging
 import ssl
 import time
+from collections import Counter as Counter_
 from typing import TYPE_CHECKING, Final, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -19,7 +20,7 @@ from bendybus.frontend.listeners.amqp.client_connection import (
     Times,
     Wire,
 )
-from bendybus.frontend.listeners.amqp.turns import Turns
+from bendybus.frontend.listeners.amqp.reading import Turns
 from bendybus.frontend.security.authenticator import Authenticator
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ logger = logging.getLogger(__name__)
 # Anonymous clients put tokens to $cbs. MSSBCBS is what .NET calls that.
 MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN)
 # Parts of deliveries that are not complete, of all connections: at least so many bytes, and room
-# for so many of the largest messages. One connection may have half of it.
+# for so many of the largest messages. One connection may have a third of it, one policy two.
 PARTS_BYTES_MIN: Final = 64 * limits.MB
-LARGEST_MIN: Final = 2
+LARGEST_MIN: Final = 3
+# Links and sessions of all connections. One policy may have all but a tenth.
+LINKS_MAX: Final = 40_000
 # The part of all connections that may be without a token at a time.
 STRANGERS_PART: Final = 2
 # A client that sends nothing for twice this time is gone.
@@ -66,6 +69,9 @@ class AmqpListener:
         self._connections_max = connections_max
         self._names = itertools.count(1)
         self.parts_bytes = 0
+        # By policy, "" for those that have shown none.
+        self._parts: Counter_[str] = Counter_()
+        self._links: Counter_[str] = Counter_()
         self._parts_bytes_max = PARTS_BYTES_MIN
         self._servers: list[asyncio.Server] = []
         self._websockets: list[WebSocketServer] = []
@@ -94,7 +100,14 @@ class AmqpListener:
         # Loaded by who listens for it: it is larger than all of this.
         from bendybus.frontend.listeners.amqp import websockets
 
-        server = await websockets.serve(address, self.admit, self.front_end.ready, tls)
+        server = await websockets.serve(
+            address,
+            self.admit,
+            self.front_end.ready,
+            tls,
+            connections_max=self._connections_max,
+            request_s=self.times.open_s,
+        )
         self._websockets.append(server)
         return server.port
 
@@ -159,20 +172,38 @@ class AmqpListener:
         """Take note of how large messages may be that a link brings."""
         self._parts_bytes_max = max(self._parts_bytes_max, LARGEST_MIN * message_bytes_max)
 
-    def reserve(self, size_bytes: int, held_bytes: int) -> bool:
+    def reserve(self, size_bytes: int, held_bytes: int, policy: str) -> bool:
         """Take room for parts of deliveries of a connection that holds some already.
 
         Returns whether there is some.
         """
         most = self._parts_bytes_max
-        if self.parts_bytes + size_bytes > most or held_bytes + size_bytes > most // 2:
+        theirs = self._parts[policy] + size_bytes
+        if (
+            self.parts_bytes + size_bytes > most
+            or held_bytes + size_bytes > most // 3
+            or (self.authenticator.required and theirs > most * 2 // 3)
+        ):
             return False
         self.parts_bytes += size_bytes
+        self._parts[policy] = theirs
         return True
 
-    def release(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int, policy: str) -> None:
         """Give room back."""
         self.parts_bytes -= size_bytes
+        self._parts[policy] -= size_bytes
+        if not self._parts[policy]:
+            del self._parts[policy]
+
+    def count_links(self, change: int, policy: str) -> bool:
+        """Count links and sessions; return whether there are not too many."""
+        self._links[policy] += change
+        theirs = self._links[policy]
+        if not theirs:
+            del self._links[policy]
+        most = LINKS_MAX * 9 // 10 if self.authenticator.required else LINKS_MAX
+        return theirs <= most and self._links.total() <= LINKS_MAX
 
 
 class AmqpMetrics:

@@ -18,11 +18,12 @@ from bendybus.amqp.links import IncomingLink
 from bendybus.amqp.performatives import TransactionalState
 from bendybus.amqp.sections import Message
 from bendybus.amqp.values import Array, Int, Symbol, Timestamp
-from bendybus.domain import errors, lock_token
+from bendybus.domain import errors, limits, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.frontend.core import batch_delete, by_number, peek
+from bendybus.frontend.core.call_ledger import REQUESTS
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import SendRequest
 from bendybus.frontend.core.settle import SettleRequest
@@ -48,8 +49,9 @@ logger = logging.getLogger(__name__)
 VENDOR: Final = "com.microsoft:"
 # Of a request without one of its own.
 TIMEOUT_MS: Final = 60_000
-# Requests of one link under way.
+# Requests of one connection under way; the bytes of smaller ones are not counted.
 UNDER_WAY_MAX: Final = 100
+SMALL_BYTES: Final = 4 * 1024
 _NO_CONTENT: Final = 204
 # What the SDKs send for "any time": .NET's end of time, in milliseconds.
 _ANY_TIME_MS: Final = 253_402_300_800_000
@@ -59,6 +61,11 @@ _STATUSES: Final = {
     # As the service spells it.
     "defered": Disposition.DEFER,
     "suspended": Disposition.DEAD_LETTER,
+}
+# What replies take while they are made, of operations whose replies hold messages.
+ANSWER_BYTES: Final = {
+    f"{VENDOR}peek-message": limits.MB,
+    f"{VENDOR}receive-by-sequence-number": 4 * limits.MB,
 }
 # What a reply holds; None: nothing was found.
 Reply = dict[str, Any] | None
@@ -80,24 +87,54 @@ class ManagementLink(RequestLink):
 
     def request(self, request: Message, event: Delivered) -> None:
         """Answer a request when it is done."""
-        if len(self._under_way) >= UNDER_WAY_MAX:
-            busy = errors.ServerBusy(f"{UNDER_WAY_MAX} requests of this link are in flight.")
-            self._fail(request, busy)
+        connection, size = self.connection, len(event.payload)
+        holder = connection.holder if size > SMALL_BYTES else None
+        requests = connection.front_end.calls.requests
+        if connection.requests >= UNDER_WAY_MAX or (holder and not requests.take(holder, size)):
+            most = f"at most {UNDER_WAY_MAX}, and {REQUESTS.connection // limits.MB} MB of them"
+            self._fail(request, errors.ServerBusy(f"too many requests are in flight: {most}."))
             return
+        connection.requests += 1
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._under_way.discard(task)
+            connection.requests -= 1
+            if holder:
+                requests.give(holder, size)
+
         task = asyncio.get_running_loop().create_task(
-            self._answer(request, event), name="amqp-request"
+            self._answer(request, event.state), name="amqp-request"
         )
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(over)
 
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""
         for task in self._under_way:
             task.cancel()
 
-    async def _answer(self, request: Message, event: Delivered) -> None:
+    async def _answer(self, request: Message, state: Any) -> None:
+        holder, answers = self.connection.holder, self.connection.front_end.calls.answers
+        asked = request.application_properties
+        name = asked.get("operation") if isinstance(asked, dict) else None
+        size = ANSWER_BYTES.get(name, 0) if isinstance(name, str) else 0
+        if size:
+            try:
+                async with asyncio.timeout(TIMEOUT_MS / 1_000):
+                    await answers.wait(holder, size)
+            except TimeoutError:
+                text = "answers that are not read fill what a connection, or a policy, may have"
+                self._fail(request, errors.ServerBusy(f"{text}."))
+                return
         try:
-            body = await self._perform(request, event.state)
+            await self._answered(request, state)
+        finally:
+            if size:
+                answers.give(holder, size)
+
+    async def _answered(self, request: Message, state: Any) -> None:
+        try:
+            body = await self._perform(request, state)
         except BusError as error:
             self.connection.front_end.metrics.refused(self.path, error)
             self._fail(request, error)

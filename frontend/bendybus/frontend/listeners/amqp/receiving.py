@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
 REASON: Final = "DeadLetterReason"
 DESCRIPTION: Final = "DeadLetterErrorDescription"
+# Deliveries of a session that its client has not settled; it gets no more beyond that.
+UNSETTLED_MAX: Final = 50_000
 
 
 class ReceivingLink:
@@ -113,6 +115,11 @@ class ReceivingLink:
                 self._link.drained()
             return
         wanted = self._link.credit
+        room = max(0, UNSETTLED_MAX - self._link.session.unsettled)
+        if wanted > room:
+            wanted = room
+            # Until the client has settled some of what it has.
+            self._connection.later_once(1.0, self.credit_changed)
         if wanted < self._granted:
             tag, self._tag, self._granted = self._tag, self._tag + 1, 0
             receiver.cancel(tag)

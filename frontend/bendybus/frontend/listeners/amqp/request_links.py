@@ -15,6 +15,7 @@ from bendybus.amqp.events import Delivered
 from bendybus.amqp.links import IncomingLink, OutgoingLink
 from bendybus.amqp.performatives import Accepted, Error, Rejected, TransactionalState
 from bendybus.amqp.sections import Message, Properties
+from bendybus.frontend.core.call_ledger import Holder
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -41,12 +42,14 @@ class ReplyLink:
         self.address = address
         # What a request may call this link by.
         self.names = (link.name, getattr(link.attach.target, "address", None))
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[tuple[bytes, Holder]] = deque()
 
     def credit_changed(self) -> None:
         """Send what waits for credit."""
         while self._waiting and self.link.credit:
-            self._send(self._waiting.popleft())
+            payload, holder = self._waiting.popleft()
+            self._connection.front_end.calls.answers.give(holder, len(payload))
+            self._send(payload)
         if self.link.drain:
             self.link.drained()
 
@@ -56,8 +59,10 @@ class ReplyLink:
             return
         if self.link.credit and not self._waiting:
             self._send(payload)
-        elif len(self._waiting) < REPLIES_MAX:
-            self._waiting.append(payload)
+        elif len(self._waiting) < REPLIES_MAX and self._connection.front_end.calls.answers.take(
+            holder := self._connection.holder, len(payload)
+        ):
+            self._waiting.append((payload, holder))
         else:
             self.link.detach(
                 Error("amqp:resource-limit-exceeded", "the replies to its requests are not read")
@@ -66,6 +71,8 @@ class ReplyLink:
 
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""
+        for payload, holder in self._waiting:
+            self._connection.front_end.calls.answers.give(holder, len(payload))
         self._waiting.clear()
         self._connection.reply_links.discard(self)
 
@@ -91,6 +98,8 @@ class RequestLink:
             self.link.grant(CREDIT)
         settle = self.link.session.settle
         try:
+            if event.too_large or event.no_room:
+                raise DecodeError("the request is too large, or too many large ones are on the way")
             request = sections.decode(event.payload)
         except DecodeError as error:
             if not event.settled:

@@ -9,8 +9,8 @@ Source: AMQP WebSocket Binding 1.0; the health page is the emulator's.
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
 
 from aiohttp import WSMsgType, web
 
@@ -28,11 +28,86 @@ _CLOSE_S: Final = 2.0
 KEEP_ALIVE_S: Final = 30.0
 END_S: Final = 1.0
 
+# What comes before there is a request, or a token.
+UNKNOWN_BYTES_MAX: Final = 96 * 1024
+
+# Makes a connection; None: there are too many.
 Admit = Callable[[Wire], ClientConnection | None]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def application(admit: Admit, healthy: Callable[[], bool]) -> web.Application:
-    """Return the routes. `admit` makes a connection; None: there are too many."""
+class Guard(asyncio.Protocol):
+    """A connection of the HTTP server, closed if it does not say soon what it wants.
+
+    aiohttp waits for a first request for ever, and keeps a message until it is whole.
+    """
+
+    def __init__(self, server: "WebSocketServer", handler: web.RequestHandler) -> None:
+        self._server = server
+        self._handler = handler
+        self._size_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        # Of AMQP, once it is one.
+        self.connection: ClientConnection | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._handler.connection_made(transport)
+        if not self._server.take(self._handler, self):
+            self._transport.abort()
+            return
+        self._timer = asyncio.get_running_loop().call_later(
+            self._server.request_s, self._transport.abort
+        )
+
+    def heard(self) -> None:
+        """Take note of a request."""
+        self._size_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on, if there are not too many of a client that is not known."""
+        self._size_bytes += len(data)
+        if self._size_bytes <= UNKNOWN_BYTES_MAX or (
+            self.connection is not None and not self.connection.stranger
+        ):
+            self._handler.data_received(data)
+        elif self._transport is not None:
+            self._transport.abort()
+
+    def eof_received(self) -> bool | None:
+        """Pass it on."""
+        self._handler.eof_received()
+        return None
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        self._handler.resume_writing()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Take note of the end."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._server.forget(self._handler)
+        self._handler.connection_lost(exc)
+
+
+def application(server: "WebSocketServer", healthy: Callable[[], bool]) -> web.Application:
+    """Return the routes."""
+
+    @web.middleware
+    async def heard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        guard = server.guard(request)
+        if guard is not None:
+            guard.heard()
+        return await handler(request)
 
     async def health(_: web.Request) -> web.Response:
         if healthy():
@@ -47,49 +122,90 @@ def application(admit: Admit, healthy: Callable[[], bool]) -> web.Application:
             max_msg_size=MESSAGE_BYTES_MAX,
             timeout=_CLOSE_S,
         )
-        if not response.can_prepare(request).ok:
+        # Looked at here, since aiohttp logs each client that wants another one.
+        wanted = request.headers.getall("Sec-WebSocket-Protocol", [])
+        offered = {each.strip() for line in wanted for each in line.split(",")}
+        if PROTOCOL not in offered or not response.can_prepare(request).ok:
             return web.Response(status=426, text=f"a WebSocket with {PROTOCOL} is expected\n")
         await response.prepare(request)
-        await WebSocketWire(response, request).serve(admit)
+        await WebSocketWire(response, request).serve(server.admit, server.guard(request))
         return response
 
-    made = web.Application(client_max_size=HEADER_BYTES_MAX)
+    made = web.Application(client_max_size=HEADER_BYTES_MAX, middlewares=[heard])
     made.router.add_get("/health", health)
     made.router.add_get(PATH.replace("$", "{_:\\$}"), websocket)
     return made
 
 
 class WebSocketServer:
-    """A server of these routes."""
+    """A server of these routes. `request_s`: how long a first request may take."""
 
-    def __init__(self, runner: web.AppRunner) -> None:
-        self._runner = runner
+    def __init__(self, admit: Admit, *, connections_max: int, request_s: float) -> None:
+        self.admit = admit
+        self.request_s = request_s
+        self._connections_max = connections_max
+        self._guards: dict[web.RequestHandler, Guard] = {}
+        self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+        self.port = 0
 
-    @property
-    def port(self) -> int:
-        """The port that it listens at."""
-        found: int = self._runner.addresses[0][1]
-        return found
+    async def open(
+        self, address: str, healthy: Callable[[], bool], tls: ssl.SSLContext | None
+    ) -> None:
+        """Listen at HOST:PORT."""
+        host, _, port = address.rpartition(":")
+        self._runner = runner = web.AppRunner(
+            application(self, healthy),
+            access_log=None,
+            keepalive_timeout=KEEP_ALIVE_S,
+            shutdown_timeout=END_S,
+        )
+        await runner.setup()
+        handlers = runner.server
+        assert handlers is not None, "the runner is set up"
+        self._server = server = await asyncio.get_running_loop().create_server(
+            lambda: Guard(self, handlers()),
+            host.strip("[]"),
+            int(port),
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else self.request_s,
+        )
+        self.port = server.sockets[0].getsockname()[1]
+
+    def take(self, handler: web.RequestHandler, guard: Guard) -> bool:
+        """Take note of a connection; return whether it may be."""
+        self._guards[handler] = guard
+        return len(self._guards) <= self._connections_max
+
+    def forget(self, handler: web.RequestHandler) -> None:
+        """Take note that a connection is gone."""
+        self._guards.pop(handler, None)
+
+    def guard(self, request: web.Request) -> Guard | None:
+        """Return the guard of a request's connection."""
+        return self._guards.get(request.protocol)
 
     async def close(self) -> None:
         """Close it, and the connections that are left."""
-        await self._runner.cleanup()
+        if self._server is not None:
+            self._server.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
 
 
 async def serve(
-    address: str, admit: Admit, healthy: Callable[[], bool], tls: ssl.SSLContext | None
+    address: str,
+    admit: Admit,
+    healthy: Callable[[], bool],
+    tls: ssl.SSLContext | None,
+    *,
+    connections_max: int,
+    request_s: float,
 ) -> WebSocketServer:
     """Listen at HOST:PORT."""
-    host, _, port = address.rpartition(":")
-    runner = web.AppRunner(
-        application(admit, healthy),
-        access_log=None,
-        keepalive_timeout=KEEP_ALIVE_S,
-        shutdown_timeout=END_S,
-    )
-    await runner.setup()
-    await web.TCPSite(runner, host.strip("[]"), int(port), ssl_context=tls).start()
-    return WebSocketServer(runner)
+    made = WebSocketServer(admit, connections_max=connections_max, request_s=request_s)
+    await made.open(address, healthy, tls)
+    return made
 
 
 class WebSocketWire:
@@ -106,9 +222,11 @@ class WebSocketWire:
         self._reads.set()
         self._closing = False
 
-    async def serve(self, admit: Admit) -> None:
+    async def serve(self, admit: Admit, guard: Guard | None) -> None:
         """Carry a connection until either side ends it."""
         self._connection = admit(self)
+        if guard is not None:
+            guard.connection = self._connection
         if self._connection is None:
             await self._socket.close()
             return
