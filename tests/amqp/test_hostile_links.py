@@ -161,14 +161,14 @@ def test_links_hold_nothing_of_their_attach_that_is_not_needed() -> None:
 
     def links() -> Peer:
         peer = opened()
-        for handle in range(200):
+        for handle in range(60):
             peer.send(attach(f"link {handle}", handle, unsettled=heavy, properties=heavy))
             peer.events.pop().link.accept()  # type: ignore[union-attr]
             peer.take()
             peer.frames.clear()
         return peer
 
-    assert held_bytes(links) < 200 * 3_000 + 200_000
+    assert held_bytes(links) < 60 * 3_000 + 200_000
 
 
 def test_a_connection_holds_nothing_of_its_open_that_is_not_needed() -> None:

@@ -549,6 +549,7 @@ class ClientConnection:
             if address.node is Node.MANAGEMENT:
                 # Who may do nothing there learns nothing there; each request needs its own right.
                 self.claims.check(Operation.DESCRIBE_PARTITIONS, path)
+                request_values.entity_and_sub_queue(path)
             if isinstance(link, OutgoingLink):
                 self._attach_outgoing(link, address)
             else:

@@ -46,7 +46,7 @@ class ReplyLink:
 
     def credit_changed(self) -> None:
         """Send what waits for credit."""
-        while self._waiting and self.link.credit:
+        while self._waiting and self.link.credit and self.link.is_open:
             payload, holder = self._waiting.popleft()
             self._connection.front_end.calls.answers.give(holder, len(payload))
             self._send(payload)
