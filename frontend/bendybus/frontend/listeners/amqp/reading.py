@@ -6,6 +6,7 @@ two of them: so nobody waits for all that another one sent.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -46,7 +47,6 @@ class Reading:
         self._take = take
         self._taken = taken
         self._waits = waits
-        self._loop = asyncio.get_running_loop()
         self._unread = b""
         # A turn was asked for.
         self._asked = False
@@ -77,11 +77,12 @@ class Reading:
             self._wire.resume_reading()
 
     def _read(self, data: bytes) -> None:
-        size, until_s, at = len(data), self._loop.time() + TURN_S, 0
+        # Finer than the loop's clock, which may count in milliseconds.
+        size, until_s, at = len(data), time.monotonic() + TURN_S, 0
         while at < size:
             self._take(data if size <= PIECE_BYTES else data[at : at + PIECE_BYTES])
             at += PIECE_BYTES
-            if self._loop.time() > until_s:
+            if time.monotonic() > until_s:
                 break
         going_on = self._taken()
         self._unread = data[at:] if going_on else b""

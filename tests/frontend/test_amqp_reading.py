@@ -1,0 +1,79 @@
+"""Reading in turns: one connection does not keep others waiting for all that it sent."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+import uvloop
+
+from bendybus.frontend.listeners.amqp.reading import PIECE_BYTES, Reading, Turns
+
+
+class Line:
+    """A connection: reading a piece takes 3 ms."""
+
+    def __init__(self, name: str, turns: Turns, log: list[str]) -> None:
+        self._name = name
+        self._log = log
+        self.read = bytearray()
+        self.paused = False
+        self.waits = False
+        self.reading = Reading(self, turns, self._take, lambda: True, lambda _: self.waits)
+
+    def _take(self, data: bytes) -> None:
+        self._log.append(self._name)
+        self.read += data
+        time.sleep(0.003)
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_connections_read_in_turns_of_some_milliseconds(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    data = bytes(range(256)) * (PIECE_BYTES * 10 // 256)
+
+    async def run() -> list[str]:
+        log: list[str] = []
+        turns = Turns()
+        one, other = Line("a", turns, log), Line("b", turns, log)
+        one.reading.received(data)
+        other.reading.received(data)
+        assert one.paused
+        assert other.paused
+        assert len(log) <= 2 * 3
+        one.reading.received(b"more")
+        await asyncio.sleep(0.2)
+        assert not one.paused
+        assert not other.paused
+        assert bytes(one.read) == data + b"more"
+        assert bytes(other.read) == data
+        return log
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        log = runner.run(run())
+    last = [max(n for n, each in enumerate(log) if each == name) for name in "ab"]
+    assert abs(last[0] - last[1]) <= 4
+
+
+async def test_nothing_is_read_while_too_much_waits() -> None:
+    line = Line("a", Turns(), [])
+    line.waits = True
+    line.reading.received(b"x" * 10)
+    line.reading.received(b"y" * 10)
+    line.reading.go_on()
+    await asyncio.sleep(0.01)
+
+    assert line.paused
+    assert line.read == b"x" * 10
+    line.waits = False
+    line.reading.go_on()
+    await asyncio.sleep(0.01)
+    assert line.read == b"x" * 10 + b"y" * 10
+    assert not line.paused
