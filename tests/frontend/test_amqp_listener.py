@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from bendybus.amqp import frames
 from bendybus.amqp.composites import Composite
-from bendybus.amqp.performatives import Attach, Begin, Close, Detach, Flow, Rejected
+from bendybus.amqp.performatives import Attach, Begin, Close, Detach, Flow, Open, Rejected, SaslInit
 from bendybus.frontend.listeners.amqp import listener as amqp_listener
 from bendybus.frontend.listeners.amqp.client_connection import UNWRITTEN_MAX, Times
 from tests.amqp.peers import framed
@@ -275,3 +277,32 @@ def test_a_request_that_comes_slowly_is_not_waited_for(tmp_path: Path) -> None:
             assert b"503" in first_line(peer)
             peer.read(0.8)
             assert not peer.ended
+
+
+def test_a_websocket_with_a_token_carries_large_messages(listening: Listening) -> None:
+    plain = framed(SaslInit("PLAIN", f"\0{POLICY}\0{KEY}".encode()), kind=frames.SASL)
+    opening = frames.SASL_HEADER + plain + frames.AMQP_HEADER + framed(Open("ws"))
+    url = f"http://{listening.http_address}/$servicebus/websocket"
+
+    async def run() -> bytes:
+        said = b""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(url, protocols=("AMQPWSB10",)) as socket,
+        ):
+            assert socket.protocol == "AMQPWSB10"
+            # Cut anywhere, then many frames in one message.
+            for at in range(0, len(opening), 7):
+                await socket.send_bytes(opening[at : at + 7])
+            while b"bendybus" not in said:
+                said += await socket.receive_bytes(timeout=5)
+            await socket.send_bytes(frames.EMPTY * 130_000)
+            await socket.send_bytes(framed(Close()))
+            while message := await socket.receive(timeout=5):
+                if message.type is not aiohttp.WSMsgType.BINARY:
+                    break
+                said += message.data
+        return said
+
+    assert framed(Close()) in listening.run(run())
+    eventually(lambda: not listening.connections())
