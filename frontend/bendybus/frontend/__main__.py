@@ -27,8 +27,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument("--listen", default="127.0.0.1:7480", help="HOST:PORT; port 0: any")
     serve.add_argument("--amqp-listen", default="", help="HOST:PORT for AMQP; default: none")
-    serve.add_argument("--amqps-listen", default="", help="HOST:PORT for AMQP over TLS")
-    serve.add_argument("--http-listen", default="", help="HOST:PORT for AMQP over WebSockets")
+    # The operator sets the variables: a version before 0.9 would refuse the options.
+    serve.add_argument(
+        "--amqps-listen",
+        default=os.environ.get("BENDYBUS_AMQPS_LISTEN", ""),
+        help="HOST:PORT for AMQP over TLS; default: $BENDYBUS_AMQPS_LISTEN",
+    )
+    serve.add_argument(
+        "--http-listen",
+        default=os.environ.get("BENDYBUS_HTTP_LISTEN", ""),
+        help="HOST:PORT for AMQP over WebSockets; default: $BENDYBUS_HTTP_LISTEN",
+    )
     serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
     serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
     serve.add_argument(

@@ -85,6 +85,11 @@ def _pod(context: Context) -> Manifest:
             health=names.FRONTEND_HEALTH_PORT,
             metrics=names.FRONTEND_METRICS_PORT,
         ),
+        # Not options, which an image of a version before 0.9 would refuse: it ignores these.
+        "env": [
+            {"name": "BENDYBUS_AMQPS_LISTEN", "value": f"0.0.0.0:{names.AMQPS_PORT}"},
+            {"name": "BENDYBUS_HTTP_LISTEN", "value": f"0.0.0.0:{names.FRONTEND_HTTPS_PORT}"},
+        ],
         "volumeMounts": [
             pod.mount("tls", pod.TLS_DIRECTORY),
             pod.mount("access", pod.POLICIES_DIRECTORY),
@@ -105,8 +110,6 @@ def _pod(context: Context) -> Manifest:
 def _arguments(context: Context) -> list[str]:
     values: dict[str, Any] = {
         "listen": f"0.0.0.0:{names.FRONTEND_PORT}",
-        "amqps-listen": f"0.0.0.0:{names.AMQPS_PORT}",
-        "http-listen": f"0.0.0.0:{names.FRONTEND_HTTPS_PORT}",
         "health-listen": f"0.0.0.0:{names.FRONTEND_HEALTH_PORT}",
         "metrics-port": names.FRONTEND_METRICS_PORT,
         "tls-directory": pod.TLS_DIRECTORY,

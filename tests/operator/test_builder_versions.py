@@ -1,0 +1,31 @@
+"""What the operator asks of images of the version before its own, which a bus may pin."""
+
+import pytest
+
+from bendybus.frontend import __main__ as frontend_command
+from tests.operator.manifests import context
+from tests.operator.test_builders import pods
+
+
+def test_front_ends_of_the_last_version_understand_their_arguments() -> None:
+    """A bus may pin an image of the version before the operator's."""
+    (container,) = pods(context())[1]["containers"]
+
+    options = {each.partition("=")[0] for each in container["args"]}
+
+    assert options == {
+        *("--listen", "--health-listen", "--metrics-port", "--tls-directory", "--bus-identity"),
+        *("--access-policies", "--max-connection-age-s", "--drain-s", "--partition"),
+    }
+
+
+def test_front_ends_are_told_by_variables_where_to_listen_for_amqp(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (container,) = pods(context())[1]["containers"]
+    for each in container["env"]:
+        monkeypatch.setenv(each["name"], each["value"])
+
+    options = frontend_command._parser().parse_args(["serve", "--partition=0=a:1"])
+
+    assert (options.amqps_listen, options.http_listen) == ("0.0.0.0:5671", "0.0.0.0:8443")
