@@ -29,3 +29,14 @@ def test_front_ends_are_told_by_variables_where_to_listen_for_amqp(
     options = frontend_command._parser().parse_args(["serve", "--partition=0=a:1"])
 
     assert (options.amqps_listen, options.http_listen) == ("0.0.0.0:5671", "0.0.0.0:8443")
+    assert not options.amqp_idle_limits
+
+
+def test_front_ends_are_told_by_a_variable_that_idle_links_are_detached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (container,) = pods(context(frontend={"amqpIdleLimits": True}))[1]["containers"]
+    for each in container["env"]:
+        monkeypatch.setenv(each["name"], each["value"])
+
+    assert frontend_command._parser().parse_args(["serve"]).amqp_idle_limits

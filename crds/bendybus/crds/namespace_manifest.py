@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field, StrictInt, StrictStr, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from bendybus.crds.manifest import (
     API_VERSION,
@@ -107,6 +107,11 @@ class Frontend(ManifestModel):
         default_factory=list,
         max_length=20,
         description="Additional host names for clients; added to its certificate.",
+    )
+    amqp_idle_limits: StrictBool = Field(
+        False,
+        description="Detach AMQP links after 10 idle minutes, and close connections after 5 "
+        "minutes without a link, as Azure does. Otherwise both stay.",
     )
 
 

@@ -38,6 +38,13 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get("BENDYBUS_HTTP_LISTEN", ""),
         help="HOST:PORT for AMQP over WebSockets; default: $BENDYBUS_HTTP_LISTEN",
     )
+    serve.add_argument(
+        "--amqp-idle-limits",
+        action="store_true",
+        default=os.environ.get("BENDYBUS_AMQP_IDLE_LIMITS") == "true",
+        help="detach links after 10 idle minutes, close connections after 5 minutes without a link,"
+        " as Azure does; default: whether $BENDYBUS_AMQP_IDLE_LIMITS is true",
+    )
     serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
     serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
     serve.add_argument(

@@ -144,10 +144,15 @@ class _Amqp:
         self._context = None if directory is None else tls.server_context(directory)
         self._listener: AmqpListener | None = None
         if settings.amqp_listen or settings.amqps_listen or settings.http_listen:
-            from bendybus.frontend.listeners.amqp import listener
+            from bendybus.frontend.listeners.amqp import client_connection, idle_limits, listener
 
-            most = settings.max_connections
-            self._listener = listener.AmqpListener(front_end, authenticator, connections_max=most)
+            idle = idle_limits.IdleLimits() if settings.amqp_idle_limits else None
+            self._listener = listener.AmqpListener(
+                front_end,
+                authenticator,
+                connections_max=settings.max_connections,
+                times=client_connection.Times(idle=idle),
+            )
 
     async def open(self) -> None:
         """Listen. Raises CannotListen."""

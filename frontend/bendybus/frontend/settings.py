@@ -21,6 +21,8 @@ class Settings:
     http_listen: str = ""
     """Where AMQP over WebSockets, and the health page, are; with TLS if there is a
     `tls_directory`; "": nowhere."""
+    amqp_idle_limits: bool = False
+    """Detach AMQP links, and close connections, that are idle for as long as Azure lets them be."""
     health_listen: str = ""
     """Where grpc.health.v1 answers in plain text, also when TLS is on; "": nowhere."""
     metrics_port: int = 0

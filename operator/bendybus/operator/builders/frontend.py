@@ -85,11 +85,7 @@ def _pod(context: Context) -> Manifest:
             health=names.FRONTEND_HEALTH_PORT,
             metrics=names.FRONTEND_METRICS_PORT,
         ),
-        # Not options, which an image of a version before 0.9 would refuse: it ignores these.
-        "env": [
-            {"name": "BENDYBUS_AMQPS_LISTEN", "value": f"0.0.0.0:{names.AMQPS_PORT}"},
-            {"name": "BENDYBUS_HTTP_LISTEN", "value": f"0.0.0.0:{names.FRONTEND_HTTPS_PORT}"},
-        ],
+        "env": _variables(context),
         "volumeMounts": [
             pod.mount("tls", pod.TLS_DIRECTORY),
             pod.mount("access", pod.POLICIES_DIRECTORY),
@@ -105,6 +101,17 @@ def _pod(context: Context) -> Manifest:
         pod.secret_volume("access", names.policies(context.bus)),
     ]
     return pod.spec(context, ROLE, container, volumes)
+
+
+def _variables(context: Context) -> list[Manifest]:
+    """Return what an image of a version before 0.9 ignores; it would refuse options."""
+    values = {
+        "BENDYBUS_AMQPS_LISTEN": f"0.0.0.0:{names.AMQPS_PORT}",
+        "BENDYBUS_HTTP_LISTEN": f"0.0.0.0:{names.FRONTEND_HTTPS_PORT}",
+    }
+    if context.spec.frontend.amqp_idle_limits:
+        values["BENDYBUS_AMQP_IDLE_LIMITS"] = "true"
+    return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def _arguments(context: Context) -> list[str]:

@@ -38,6 +38,7 @@ from bendybus.frontend.listeners.amqp.addresses import Address, Node
 from bendybus.frontend.listeners.amqp.cbs import CBS_BYTES_MAX, CbsLink
 from bendybus.frontend.listeners.amqp.claims import Claims
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
+from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
 from bendybus.frontend.listeners.amqp.management import ManagementLink
 from bendybus.frontend.listeners.amqp.reading import Reading
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
@@ -71,7 +72,6 @@ UNREAD_S: Final = 60.0
 LATE_S: Final = 2.0
 _BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
 _LARGEST: Final = 2**31 - 1
-EXTERNAL: Final = "EXTERNAL"
 PLAIN: Final = "PLAIN"
 
 Endpoint = RequestLink | ReplyLink | SendingLink | ReceivingLink
@@ -87,6 +87,8 @@ class Times:
     token_s: float = 20.0
     # To read what is written, and to answer the end of its connection.
     close_s: float = 5.0
+    # To use its links; None: for ever.
+    idle: IdleLimits | None = None
 
 
 class Wire(Protocol):
@@ -167,6 +169,8 @@ class ClientConnection:
         self._heard_s = self._loop.time()
         self._silence_s = (settings.idle_time_out_ms or 0) / 1_000
         self._watch_silence(self._heard_s)
+        if self._times.idle is not None:
+            self._watch_links(self._times.idle)
 
     # From the wire
 
@@ -217,7 +221,7 @@ class ClientConnection:
         if self._closed:
             return
         self._closed = True
-        for link in self._links():
+        for link in self.links():
             self._leave(link, lost=True)
         self._count_links()
         self._engine.lost()
@@ -286,7 +290,7 @@ class ClientConnection:
 
     def session_token(self, path: str, session_id: str) -> bytes | None:
         """Return the token of a session that a link of this connection holds; None: none does."""
-        for link in self._links():
+        for link in self.links():
             held = link.context
             if (
                 isinstance(held, SessionReceivingLink)
@@ -299,7 +303,7 @@ class ClientConnection:
 
     def recheck(self) -> None:
         """Detach the links whose tokens are not good any more."""
-        for link in self._links():
+        for link in self.links():
             if link.is_open and isinstance(link.context, (SendingLink, ReceivingLink)):
                 operation, path = link.context.right
                 try:
@@ -329,7 +333,7 @@ class ClientConnection:
 
         `until_s`: how long answers are waited for, on the loop's clock.
         """
-        for link in self._links():
+        for link in self.links():
             if isinstance(link.context, (SendingLink, ReceivingLink)):
                 link.context.finish()
         self._write()
@@ -339,7 +343,7 @@ class ClientConnection:
                     self._answered.clear()
                     await self._answered.wait()
         forced = Error("amqp:link:detach-forced", "the front end stops; connect again")
-        await asyncio.gather(*(self._detach(link, forced) for link in self._links()))
+        await asyncio.gather(*(self._detach(link, forced) for link in self.links()))
         self.end(Error("amqp:connection:forced", "the front end stops; connect again"))
 
     def detach(self, link: Link, error: Error) -> None:
@@ -358,16 +362,17 @@ class ClientConnection:
 
     def end(self, error: Error) -> None:
         """Close the connection."""
-        for link in self._links():
+        for link in self.links():
             self._leave(link)
         self._engine.close(error)
         self._write()
         self._close_in_time()
 
-    # Inside
-
-    def _links(self) -> list[Link]:
+    def links(self) -> list[Link]:
+        """Return the links of all sessions."""
         return [link for session in self._engine.sessions for link in session.links]
+
+    # Inside
 
     def _reserve(self, size_bytes: int) -> bool:
         if not self._parts_bytes:
@@ -453,6 +458,16 @@ class ClientConnection:
         elif self._silence_s:
             next_s = self._silence_s / 2
             self.later(next_s, partial(self._watch_silence, now_s + next_s))
+
+    def _watch_links(self, most: IdleLimits) -> None:
+        """Let nothing be idle for longer than a client asked for."""
+        watch = IdleWatch(self, most, self._loop.time())
+
+        def check() -> None:
+            watch.check(self._loop.time())
+            self.later(most.check_s, check)
+
+        self.later(most.check_s, check)
 
     def _beat(self, every_s: float) -> None:
         if not self._wire.unwritten():
