@@ -7,6 +7,7 @@ that range, and no two test processes of this machine get the same one.
 
 import itertools
 import os
+import random
 import socket
 
 from bendybus.cli.local import programs
@@ -35,3 +36,22 @@ def _claimed(port: int) -> bool:
         return False
     claim.detach()
     return True
+
+
+def loopback_address(*ports: int) -> str:
+    """Return a loopback address on whose ports no program listens, for servers of known ports.
+
+    Raises OSError if such ports cannot be used here.
+    """
+    for last in (False,) * 19 + (True,):
+        found = ".".join(["127", *(str(random.randrange(1, 255)) for _ in range(3))])
+        try:
+            for port in ports:
+                with socket.create_server((found, port)):
+                    pass
+        except OSError:
+            if last:
+                raise
+        else:
+            return found
+    raise AssertionError

@@ -1,0 +1,215 @@
+"""Operations of official SDKs, one after the other: what each is called, and how it is shown.
+
+A function beside `@operation` does one of them as a program would, with clients that have no more
+rights than that needs, and leaves the entity as it says; counts over gRPC then judge. The rows of
+docs/reference/azure-sdks.md are the same table.
+"""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from azure.servicebus import ServiceBusMessage
+
+
+class Kind(Enum):
+    """What an operation needs."""
+
+    QUEUE = "queue"
+    SESSIONS = "queue with sessions"
+    TOPIC = "topic"
+    TOPIC_SESSIONS = "topic, subscription with sessions"
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether it is a topic, whose subscription is called as SUBSCRIPTION says."""
+        return self in (Kind.TOPIC, Kind.TOPIC_SESSIONS)
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether messages are received in sessions."""
+        return self in (Kind.SESSIONS, Kind.TOPIC_SESSIONS)
+
+
+SUBSCRIPTION: Final = "all"
+WAIT_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What is left when an operation is done."""
+
+    active: int = 0
+    scheduled: int = 0
+    dead_letter: int = 0
+
+
+@dataclass(slots=True)
+class Entity:
+    """A queue or topic, and clients for it: one with the right to send, one with that to listen."""
+
+    name: str
+    kind: Kind
+    sending: Any
+    listening: Any
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def sender(self) -> Any:
+        """Return an open sender."""
+        if self.kind.has_topic:
+            return self.stack.enter_context(self.sending.get_topic_sender(self.name))
+        return self.stack.enter_context(self.sending.get_queue_sender(self.name))
+
+    def receiver(self, **options: Any) -> Any:
+        """Return an open receiver."""
+        options.setdefault("max_wait_time", WAIT_S)
+        return self.stack.enter_context(self.new_receiver(**options))
+
+    def new_receiver(self, **options: Any) -> Any:
+        """Return a receiver that is not open."""
+        if self.kind.has_topic:
+            client = self.listening
+            return client.get_subscription_receiver(self.name, SUBSCRIPTION, **options)
+        return self.listening.get_queue_receiver(self.name, **options)
+
+    def send(self, *messages: Any) -> None:
+        """Send messages, one by one."""
+        sender = self.sender()
+        for message in messages:
+            sender.send_messages(message)
+
+
+Perform = Callable[[Entity], Counts | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An operation. `title` is what the page calls it."""
+
+    area: str
+    title: str
+    kind: Kind
+    perform: Perform
+    options: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """A name for entities and tests."""
+        return self.perform.__name__.replace("_", "-")
+
+
+ROWS: Final[list[Row]] = []
+
+
+def operation(
+    area: str, title: str, kind: Kind = Kind.QUEUE, **options: Any
+) -> Callable[[Perform], Perform]:
+    """Add a function to the table. `options`: of its queue or subscription."""
+
+    def add(perform: Perform) -> Perform:
+        ROWS.append(Row(area, title, kind, perform, options))
+        return perform
+
+    return add
+
+
+def take(receiver: Any, count: int) -> list[Any]:
+    """Receive so many messages; fewer if there are none for a while."""
+    found: list[Any] = []
+    while len(found) < count:
+        more = receiver.receive_messages(max_message_count=count - len(found))
+        if not more:
+            break
+        found += more
+    return found
+
+
+def texts(messages: list[Any]) -> list[str]:
+    """Return the bodies."""
+    return [str(each) for each in messages]
+
+
+def several(count: int, **options: Any) -> list[ServiceBusMessage]:
+    """Return messages whose bodies are their numbers."""
+    return [ServiceBusMessage(str(number), **options) for number in range(count)]
+
+
+def complete_all(receiver: Any, count: int) -> list[Any]:
+    """Receive so many messages and complete each."""
+    found = take(receiver, count)
+    for message in found:
+        receiver.complete_message(message)
+    assert len(found) == count
+    return found
+
+
+class Loop:
+    """An event loop in a thread of its own, for clients of `azure.servicebus.aio`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    def run(self, work: Any) -> Any:
+        """Run a coroutine; return its result."""
+
+        async def done() -> Any:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(done(), self._loop).result(120)
+
+    def close(self) -> None:
+        """End the loop."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Blocking:
+    """An object of `azure.servicebus.aio`, used as its synchronous twin is."""
+
+    def __init__(self, loop: Loop, of: Any) -> None:
+        self._run = loop.run
+        self._loop = loop
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._of, name)
+        if name == "session":
+            return Blocking(self._loop, found)
+        return self._called(found) if callable(found) else found
+
+    def _called(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            given = tuple(each._of if isinstance(each, Blocking) else each for each in given)
+            return self._plain(function(*given, **named))
+
+        return call
+
+    def _plain(self, result: Any) -> Any:
+        if inspect.isawaitable(result):
+            return self._run(result)
+        if hasattr(result, "__aenter__") or hasattr(result, "__aiter__"):
+            return Blocking(self._loop, result)
+        return result
+
+    def __enter__(self) -> "Blocking":
+        self._run(self._of.__aenter__())
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._run(self._of.__aexit__(*error))
+
+    def __iter__(self) -> Iterator[Any]:
+        items = aiter(self._of)
+        while True:
+            try:
+                yield self._run(anext(items))
+            except StopAsyncIteration:
+                return

@@ -1,0 +1,8 @@
+"""Every operation of azure-servicebus, as a program does it. See operation_table."""
+
+from tests.azure_sdk.operation_table import ROWS as ROWS
+from tests.azure_sdk.operations import messages as messages
+from tests.azure_sdk.operations import receiving as receiving
+from tests.azure_sdk.operations import sending as sending
+from tests.azure_sdk.operations import sessions as sessions
+from tests.azure_sdk.operations import topics as topics

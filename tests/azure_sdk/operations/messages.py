@@ -1,0 +1,55 @@
+"""What is in a message when it is received. See operation_table."""
+
+from datetime import timedelta
+from typing import Any
+
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+
+from tests.azure_sdk.operation_table import Entity, complete_all, operation
+
+MESSAGES = "Messages"
+
+
+@operation(MESSAGES, "all fields of `ServiceBusMessage`")
+def all_fields(entity: Entity) -> None:
+    given: dict[str | bytes, Any] = {"int": 1, "float": 1.5, "bool": True, "text": "x"}
+    sent = ServiceBusMessage(
+        b"body",
+        application_properties=dict(given),
+        content_type="text/plain",
+        correlation_id="c",
+        subject="s",
+        to="t",
+        reply_to="r",
+        reply_to_session_id="rs",
+        partition_key="k",
+        time_to_live=timedelta(minutes=5),
+        message_id="m",
+    )
+    entity.send(sent)
+    [found] = complete_all(entity.receiver(), 1)
+    expected = {**given, "text": b"x"}
+    assert {key.decode(): value for key, value in found.application_properties.items()} == expected
+    for name in ("content_type", "correlation_id", "subject", "to", "reply_to", "partition_key",
+                 "message_id", "reply_to_session_id", "time_to_live"):  # fmt: skip
+        assert getattr(found, name) == getattr(sent, name), name
+
+
+@operation(MESSAGES, "`AmqpAnnotatedMessage`: value, sequence, annotations, footer")
+def annotated(entity: Entity) -> None:
+    entity.send(
+        AmqpAnnotatedMessage(value_body={b"key": [1, "two", None]}, footer={"f": 1}),
+        AmqpAnnotatedMessage(
+            sequence_body=[[1, 2], ["three"]],
+            annotations={"x-ours": "kept"},
+            properties=AmqpMessageProperties(message_id="sequence"),
+        ),
+    )
+    found = {each.message_id: each for each in complete_all(entity.receiver(), 2)}
+    sequence = found.pop("sequence").raw_amqp_message
+    assert list(sequence.body) == [[1, 2], [b"three"]]
+    assert sequence.annotations[b"x-ours"] == b"kept"
+    [value] = found.values()
+    assert value.raw_amqp_message.body == {b"key": [1, b"two", None]}
+    assert value.raw_amqp_message.footer == {b"f": 1}
