@@ -82,6 +82,18 @@ def test_a_detach_by_the_peer_is_answered_in_kind(peer: Peer) -> None:
     assert [each.closed for each in peer.heard(events.Detached)] == [False]
 
 
+def test_a_detach_before_the_answer_to_its_attach_is_answered_with_both(peer: Peer) -> None:
+    peer.send(Attach("l", 0, True, source=Source(address="queue"), target=Target()))
+
+    peer.send(Detach(0, True))
+    peer.take()
+
+    [answer], [detach] = peer.said(Attach), peer.said(Detach)
+    assert (answer.name, answer.source, answer.target) == ("l", None, None)
+    assert (detach.handle, detach.closed, detach.error) == (answer.handle, True, None)
+    assert len(peer.heard(events.Detached)) == 1
+
+
 def test_a_delivery_is_reported_whole_and_answered_with_a_state(peer: Peer) -> None:
     link = peer.attach_sender()
 

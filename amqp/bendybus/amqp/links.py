@@ -78,8 +78,12 @@ class Link:
 
     def refuse(self, error: Error) -> None:
         """Refuse it: the peer learns why from a detach that follows an attach without ends."""
-        self._answer(self._made(None, None, None, None))
+        self._answer(self.attach_without_ends())
         self.detach(error)
+
+    def attach_without_ends(self) -> Attach:
+        """Return the answer to an attach of a link that there is not going to be."""
+        return self._made(None, None, None, None)
 
     def detach(self, error: Error | None = None, *, closed: bool = True) -> None:
         """Detach it from here."""

@@ -408,8 +408,10 @@ class Session:
         link.ended()
         if was is LinkState.DETACHING:
             return
-        if was is LinkState.OPEN:
-            self.write(Detach(link.handle, detach.closed))
+        if was is LinkState.ATTACHING:
+            # The peer did not wait for the answer, but waits for both now.
+            self.write(link.attach_without_ends())
+        self.write(Detach(link.handle, detach.closed))
         error = error_of(detach.error)
         self.emit(events.Detached(link, detach.closed, error))
 

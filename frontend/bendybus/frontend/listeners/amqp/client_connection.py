@@ -146,7 +146,7 @@ class ClientConnection:
         # Requests to management nodes under way.
         self.requests = 0
         self._loop = asyncio.get_running_loop()
-        self._reading = Reading(wire, listener.turns, self._take_bytes, self._taken, self._waits)
+        self.reading = Reading(wire, listener.turns, self._take_bytes, self._taken, self._waits)
         self._timers: set[asyncio.TimerHandle] = set()
         self._called_later: set[Callable[[], None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -158,8 +158,6 @@ class ClientConnection:
         self._writing = self._closing = self._closed = False
         # Since when too much is not written; 0: it is not.
         self._stuck_s = 0.0
-        # It has not shown yet that it may do anything.
-        self.stranger = True
         self._refused = 0
         self._stack = contextlib.ExitStack()
         self.flow = self._stack.enter_context(self.front_end.deliveries.of(self))
@@ -177,12 +175,12 @@ class ClientConnection:
     def received(self, data: bytes) -> None:
         """Take bytes of the client."""
         self._heard_s = self._loop.time()
-        self._reading.received(data)
+        self.reading.received(data)
 
     def written(self) -> None:
         """Take note that less waits to be written."""
         self._account()
-        self._reading.go_on()
+        self.reading.go_on()
 
     def _take_bytes(self, data: bytes) -> None:
         if self._closed:
@@ -210,7 +208,7 @@ class ClientConnection:
         So much: this part of the bounds.
         """
         most = UNWRITTEN_MAX
-        if self.stranger or self.front_end.deliveries.unread_bytes >= CROWDED_BYTES:
+        if self.reading.stranger or self.front_end.deliveries.unread_bytes >= CROWDED_BYTES:
             most = UNWRITTEN_MIN
         stuck = self._wire.unwritten() >= most // part
         self._stuck_s = (self._stuck_s or self._loop.time()) if stuck else 0.0
@@ -275,7 +273,7 @@ class ClientConnection:
     def send_answered(self) -> None:
         """Take note that a request of the core was answered."""
         self.sends -= 1
-        self._reading.go_on()
+        self.reading.go_on()
 
     def put_token(self, audience: str, token: str) -> None:
         """Take a token of the client. Raises Unauthenticated, InvalidArgument."""
@@ -447,7 +445,7 @@ class ClientConnection:
         """Close the connection of a client that is gone: it sent nothing for too long."""
         now_s = self._loop.time()
         late = now_s - due_s > LATE_S
-        if self._reading.paused:
+        if self.reading.paused:
             # It may have sent something that was not read.
             self._heard_s = now_s
         if self._stuck_s and now_s - self._stuck_s > UNREAD_S:
@@ -517,8 +515,8 @@ class ClientConnection:
 
     def _known(self) -> None:
         """Take note that the client has shown that it may do something."""
-        if self.stranger:
-            self.stranger = False
+        if self.reading.stranger:
+            self.reading.stranger = False
             self._listener.known(self)
             settings = self._engine.settings
             self._engine.sessions_max, self._engine.links_max = (
@@ -574,7 +572,7 @@ class ClientConnection:
             self.front_end.metrics.refused(path, error)
             link.refuse(conditions.of(error, text))
             self._refused += 1
-            if self.stranger and self._refused > STRANGER_REFUSALS:
+            if self.reading.stranger and self._refused > STRANGER_REFUSALS:
                 self.soon(self.end, conditions.of(error, text))
         if link.state is LinkState.DETACHING:
             # The answer did not fit into a frame of the client.

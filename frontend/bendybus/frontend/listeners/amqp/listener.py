@@ -31,10 +31,14 @@ logger = logging.getLogger(__name__)
 MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN)
 # Parts of deliveries that are not complete, of all connections: at least so many bytes, and room
 # for so many of the largest messages. One connection may have a third of it, one policy two.
-PARTS_BYTES_MIN: Final = 64 * limits.MB
+PARTS_BYTES_MIN: Final = 32 * limits.MB
 LARGEST_MIN: Final = 3
 # Links and sessions of all connections. One policy may have all but a tenth.
-LINKS_MAX: Final = 40_000
+LINKS_MAX: Final = 20_000
+# What is read of a connection at a time; it has no more than that unread. Of a client that has not
+# shown that it may do anything, less.
+READ_BYTES: Final = 32 * 1024
+STRANGER_READ_BYTES: Final = 4 * 1024
 # The part of all connections that may be without a token at a time.
 STRANGERS_PART: Final = 2
 # A client that sends nothing for twice this time is gone.
@@ -76,6 +80,8 @@ class AmqpListener:
         self._servers: list[asyncio.Server] = []
         self._websockets: list[WebSocketServer] = []
         self.metrics = AmqpMetrics(front_end.metrics.registry)
+        # What comes is copied out of it before anything else comes.
+        self.buffer = memoryview(bytearray(READ_BYTES))
         self._settings = ConnectionSettings(
             container_id="bendybus", mechanisms=MECHANISMS, idle_time_out_ms=IDLE_MS
         )
@@ -223,7 +229,7 @@ class AmqpMetrics:
         self.sent = self.transfers.labels("out")
 
 
-class AmqpProtocol(asyncio.Protocol):
+class AmqpProtocol(asyncio.BufferedProtocol):
     """A TCP connection, with TLS or without: the wire of a connection."""
 
     def __init__(self, listener: AmqpListener) -> None:
@@ -231,7 +237,7 @@ class AmqpProtocol(asyncio.Protocol):
         self._connection: ClientConnection | None = None
         self._transport: asyncio.Transport | None = None
 
-    # asyncio.Protocol
+    # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
@@ -243,10 +249,18 @@ class AmqpProtocol(asyncio.Protocol):
         if self._connection is None:
             made.abort()
 
-    def data_received(self, data: bytes) -> None:
-        """Take bytes."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where what comes is put."""
+        stranger = self._connection is None or self._connection.reading.stranger
+        return self._listener.buffer[: STRANGER_READ_BYTES if stranger else READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what came."""
         if self._connection is not None:
-            self._connection.received(data)
+            self._connection.received(bytes(self._listener.buffer[:nbytes]))
+
+    def eof_received(self) -> None:
+        """Nothing more comes: the connection is closed."""
 
     def resume_writing(self) -> None:
         """Take note that everything is written."""

@@ -2,7 +2,8 @@
 
 What comes is read for a few milliseconds; the rest waits, and nothing more is read of its
 connection. One connection after the other has a turn, and whoever sends little is read between any
-two of them: so nobody waits for all that another one sent.
+two of them: so nobody waits for all that another one sent. Nor for what many sent: all that came
+together has one turn, but for the little that known clients send.
 """
 
 import asyncio
@@ -11,9 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-# What is read in a turn: pieces of so many bytes, until so much time is over.
+# What is read in a turn: pieces of so many bytes, until so much time is over. Less of a client that
+# has not shown that it may do anything.
 PIECE_BYTES: Final = 8 * 1024
 TURN_S: Final = 0.005
+STRANGER_PIECE_BYTES: Final = 1024
+STRANGER_TURN_S: Final = 0.001
 
 
 class Pausable(Protocol):
@@ -42,6 +46,8 @@ class Reading:
         taken: Callable[[], bool],
         waits: Callable[[int], bool],
     ) -> None:
+        # Of a client that has not shown that it may do anything.
+        self.stranger = True
         self._wire = wire
         self._turns = turns
         self._take = take
@@ -56,8 +62,12 @@ class Reading:
         """Take bytes."""
         if self.paused:
             self._unread += data
-        else:
+        elif self._turns.has_time_for(len(data), self.stranger):
             self._read(data)
+        else:
+            self._unread = data
+            self._pause()
+            self.go_on()
 
     def take_turn(self) -> None:
         """Read on."""
@@ -78,37 +88,61 @@ class Reading:
 
     def _read(self, data: bytes) -> None:
         # Finer than the loop's clock, which may count in milliseconds.
-        size, until_s, at = len(data), time.monotonic() + TURN_S, 0
+        size, at = len(data), 0
+        until_s = time.monotonic() + (STRANGER_TURN_S if self.stranger else TURN_S)
+        piece = STRANGER_PIECE_BYTES if self.stranger else PIECE_BYTES
         while at < size:
-            self._take(data if size <= PIECE_BYTES else data[at : at + PIECE_BYTES])
-            at += PIECE_BYTES
+            self._take(data if size <= piece else data[at : at + piece])
+            at += piece
             if time.monotonic() > until_s:
                 break
         going_on = self._taken()
         self._unread = data[at:] if going_on else b""
         if not self.paused and (self._unread or self._waits(1)):
-            self.paused = True
-            self._wire.pause_reading()
+            self._pause()
         self.go_on()
+
+    def _pause(self) -> None:
+        self.paused = True
+        self._wire.pause_reading()
 
 
 class Turns:
     """The connections that wait for a turn."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Reading] = deque()
+        self._known: deque[Reading] = deque()
+        self._strangers: deque[Reading] = deque()
         self._going = False
+        # What comes together is read at once until then; 0: nothing came yet.
+        self._until_s = 0.0
+
+    def has_time_for(self, size_bytes: int, stranger: bool) -> bool:
+        """Whether what has come is read at once, and not after others."""
+        if size_bytes <= PIECE_BYTES and not stranger:
+            return True
+        if self._until_s:
+            return time.monotonic() < self._until_s
+        self._until_s = time.monotonic() + TURN_S
+        asyncio.get_running_loop().call_soon(self._all_came)
+        return True
 
     def ask(self, reading: Reading) -> None:
-        """Give a turn, after all that wait for one."""
-        self._waiting.append(reading)
+        """Give a turn, after all of its kind that wait for one."""
+        (self._strangers if reading.stranger else self._known).append(reading)
         if not self._going:
             self._going = True
             asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        self._waiting.popleft().take_turn()
-        self._going = bool(self._waiting)
+        # One of each kind: neither waits for all of the other.
+        for waiting in (self._known, self._strangers):
+            if waiting:
+                waiting.popleft().take_turn()
+        self._going = bool(self._known or self._strangers)
         if self._going:
             # What came on other connections comes before that.
             asyncio.get_running_loop().call_soon(self._next)
+
+    def _all_came(self) -> None:
+        self._until_s = 0.0

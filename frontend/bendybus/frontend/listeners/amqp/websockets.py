@@ -72,7 +72,7 @@ class Guard(asyncio.Protocol):
         """Pass bytes on, if there are not too many of a client that is not known."""
         self._size_bytes += len(data)
         if self._size_bytes <= UNKNOWN_BYTES_MAX or (
-            self.connection is not None and not self.connection.stranger
+            self.connection is not None and not self.connection.reading.stranger
         ):
             self._handler.data_received(data)
         elif self._transport is not None:
