@@ -44,6 +44,14 @@ class Loads:
     idle_s: float = 10.0
     slow: int = 60_000
     """Messages through brokers that are held back."""
+    amqp: int = 30_000
+    """Messages of all AMQP clients together, each way."""
+    amqp_s: float = 120.0
+    """How long AMQP clients send, and then receive, to see whether that is flat."""
+    sdk_singles: int = 500
+    """Sends of an official SDK, one after another."""
+    sdk_senders_each: int = 150
+    """How many sends each of its concurrent senders awaits."""
     peer: int = 30_000
     peer_singles: int = 500
     peer_loop: int = 1_000
@@ -69,6 +77,10 @@ QUICK: Final = Loads(
     forwarded=5_000,
     idle_s=4.0,
     slow=20_000,
+    amqp=9_000,
+    amqp_s=8.0,
+    sdk_singles=200,
+    sdk_senders_each=50,
     peer=10_000,
     peer_singles=100,
     peer_loop=300,

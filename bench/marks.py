@@ -9,6 +9,7 @@ from bench.row import Row
 BARE: Final = "bare pipeline"
 OURS: Final = "Bendybus"
 IDLE: Final = "Bendybus, idle"
+AMQP: Final = "Bendybus, AMQP"
 CLASSIC: Final = "RabbitMQ classic"
 QUORUM: Final = "RabbitMQ quorum"
 
@@ -35,6 +36,10 @@ MARKS: Final = (
     Mark("one send p50 ÷ bare at window 1", (OURS, "single_send_p50"), 2, at_most=True,
          base=(BARE, "single_send_p50")),
     Mark("16 idle partitions", (IDLE, "idle_partitions"), 5, at_most=True, unit="% of a core"),
+    Mark("front end, a message in over AMQP", (AMQP, "amqp_in_flat_cpu"), 60, at_most=True,
+         unit="µs CPU"),
+    Mark("front end, a message out over AMQP", (AMQP, "amqp_out_flat_cpu"), 75, at_most=True,
+         unit="µs CPU"),
     Mark("send ÷ bare at 500", (OURS, "send"), 40, base=(BARE, "send_500"), unit="%", goal=True),
     Mark("receive+complete ÷ bare at 500", (OURS, "receive_complete"), 40,
          base=(BARE, "receive_delete_500"), unit="%", goal=True),

@@ -5,6 +5,7 @@ threads, event loops and garbage would be in another's figures.
 """
 
 import argparse
+import dataclasses
 import importlib
 import json
 import signal
@@ -20,6 +21,7 @@ from bench.row import Row
 SECTIONS: Final = {
     "bare": "bench.bare.measure",
     "bendybus": "bench.bus.measure",
+    "amqp": "bench.amqp.measure",
     "entities": "bench.bus.entities",
     "brokers": "bench.bus.brokers",
     "idle": "bench.bus.idle",
@@ -36,13 +38,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("section", choices=SECTIONS)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--amqp-seconds", type=float)
     chosen = parser.parse_args()
     # As an exception, so that what was started is ended.
     signal.signal(signal.SIGTERM, _stop)
     measure = importlib.import_module(SECTIONS[chosen.section]).measure
     with tempfile.TemporaryDirectory(prefix="bendybus-bench-") as folder:
-        measure(QUICK if chosen.quick else Loads(), Path(folder), _emit)
+        measure(_load(chosen.quick, chosen.amqp_seconds), Path(folder), _emit)
     return 0
+
+
+def _load(quick: bool, amqp_s: float | None) -> Loads:
+    load = QUICK if quick else Loads()
+    return load if amqp_s is None else dataclasses.replace(load, amqp_s=amqp_s)
 
 
 def _emit(row: Row) -> None:

@@ -37,6 +37,10 @@ class Bus:
     connection_string: str
     partition_servers: list[int]
     frontend: int
+    amqp_connection_string: str
+    """For official SDKs."""
+    amqp_address: str
+    """HOST:PORT."""
 
     @property
     def roles(self) -> dict[str, list[list[int]]]:
@@ -64,13 +68,20 @@ def bus(folder: Path, partitions: int, servers: int) -> Iterator[Bus]:
         _MANIFEST.format(sku=sku, spread="true" if partitions > 1 else "false"), encoding="utf-8"
     )
     command = [sys.executable, "-m", "bendybus.cli", "up", "-f", str(manifest), "--json"]
-    command += ["--data", str(folder / "data"), "--port", "0", "--processes", str(servers)]
+    command += ["--data", str(folder / "data"), "--port", "0", "--amqp-port", "0"]
+    command += ["--processes", str(servers)]
     with processes.running(command, log=log) as process:
         facts: dict[str, Any] = json.loads(processes.read_line(process, log))
         by_role: dict[str, list[int]] = {}
         for each in facts["processes"]:
             by_role.setdefault(each["role"], []).append(each["pid"])
-        yield Bus(facts["connection_string"], by_role["partition-server"], by_role["frontend"][0])
+        yield Bus(
+            facts["connection_string"],
+            by_role["partition-server"],
+            by_role["frontend"][0],
+            facts["amqp_connection_string"],
+            facts["amqp_endpoints"][0],
+        )
 
 
 def metrics(pid: int) -> str:

@@ -43,7 +43,7 @@ _CONFIGURATION: Final = """\
     <large-messages-directory>{data}/large</large-messages-directory>
     <paging-directory>{data}/paging</paging-directory>
     <acceptors>
-      <acceptor name="stomp">tcp://127.0.0.1:{port}?protocols=STOMP</acceptor>
+      <acceptor name="{protocol}">tcp://127.0.0.1:{port}?protocols={protocol}</acceptor>
     </acceptors>
     <addresses>
       <address name="{name}">
@@ -61,18 +61,21 @@ def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
     """Start a server and measure it."""
     with peer.skipping([SYSTEM], emit):
         peer.require_client("stomp")
-        with _server(load, folder) as (port, pid):
+        with server(load, folder) as (port, pid):
             recorder = Recorder(SYSTEM, {"server": [[pid]]})
             _measure(load, port, recorder, emit)
             artemis_routing.measure(load, port, recorder, emit)
 
 
-def configuration(load: Loads, folder: Path, port: int, sync_ns: int) -> str:
+def configuration(
+    load: Loads, folder: Path, port: int, sync_ns: int, protocol: str = "STOMP"
+) -> str:
     """Return the broker.xml of a server that keeps its data in a folder."""
     return _CONFIGURATION.format(
         data=escape(str(folder / "data")),
         port=port,
         sync_ns=sync_ns,
+        protocol=protocol,
         name=peer.NAME,
         addresses=artemis_routing.addresses(load),
         divert=artemis_routing.divert(),
@@ -80,11 +83,12 @@ def configuration(load: Loads, folder: Path, port: int, sync_ns: int) -> str:
 
 
 @contextmanager
-def _server(load: Loads, folder: Path) -> Iterator[tuple[int, int]]:
+def server(load: Loads, folder: Path, protocol: str = "STOMP") -> Iterator[tuple[int, int]]:
+    """Run a server; give the port where it speaks the protocol, and its pid."""
     port, log = processes.free_port(), folder / "artemis.log"
     etc = folder / "etc"
     etc.mkdir()
-    text = configuration(load, folder, port, sync_ns(folder))
+    text = configuration(load, folder, port, sync_ns(folder), protocol)
     (etc / "broker.xml").write_text(text, encoding="utf-8")
     with jvm.server("artemis", [_CLASS, str(folder)], port=port, log=log) as process:
         yield port, process.pid

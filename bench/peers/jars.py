@@ -89,6 +89,7 @@ class Broker:
 BROKERS: Final = {
     "artemis": Broker(
         ("org.apache.activemq:artemis-server:2.44.0",
+         "org.apache.activemq:artemis-amqp-protocol:2.44.0",
          "org.apache.activemq:artemis-stomp-protocol:2.44.0",
          "org.slf4j:slf4j-simple:2.0.17"),
         # Clustering, and another system's sockets.

@@ -29,7 +29,7 @@ def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
     """Measure both kinds of queue on one server."""
     if peer.missing(tuple(SYSTEMS), "rabbitmq-server", "pika", emit):
         return
-    with _server(folder) as (port, pids):
+    with server(folder, ["rabbitmq_consistent_hash_exchange"]) as (port, pids):
         for system, kind in SYSTEMS.items():
             recorder = Recorder(system, {"server": [pids]})
             _measure(load, system, kind, port, recorder, emit)
@@ -38,10 +38,11 @@ def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[tuple[int, list[int]]]:
+def server(folder: Path, plugins: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
+    """Run a server; give its port, and the processes that it consists of."""
     port, epmd_port = processes.free_port(), processes.free_port()
-    log, plugins = folder / "rabbitmq.log", folder / "plugins"
-    plugins.write_text("[rabbitmq_consistent_hash_exchange].", encoding="utf-8")
+    log, enabled = folder / "rabbitmq.log", folder / "plugins"
+    enabled.write_text(f"[{', '.join(plugins)}].", encoding="utf-8")
     config = folder / "rabbitmq.conf"
     config.write_text("vm_memory_high_watermark.relative = 0.5\ndisk_free_limit.absolute = 50MB\n")
     own = {
@@ -58,7 +59,7 @@ def _server(folder: Path) -> Iterator[tuple[int, list[int]]]:
         "RABBITMQ_LOG_BASE": str(folder / "log"),
         "RABBITMQ_LOGS": "-",
         "RABBITMQ_PID_FILE": str(folder / "pid"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(enabled),
         # Signals go to the server itself, not to a script around it.
         "RUNNING_UNDER_SYSTEMD": "true",
     }
@@ -79,11 +80,8 @@ def _measure(
 ) -> None:
     import pika
 
-    name = f"{peer.NAME}-{kind}"
+    name = declare(port, kind)
     where = pika.ConnectionParameters("127.0.0.1", port)
-    with pika.BlockingConnection(where) as connection:
-        channel = connection.channel()
-        channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind})
     for _ in range(load.repeats):
         _Publishing(where, [name], load.peer).run(recorder, "send")
         _Consuming(where, [name], load.peer).run(recorder, "receive_complete")
@@ -99,6 +97,17 @@ def _measure(
     took = _one_by_one(where, name, load.peer_singles)
     for each in row.latency_rows(system, "single_send", "one confirmed publish at a time", took):
         emit(each)
+
+
+def declare(port: int, kind: str) -> str:
+    """Make a durable queue of a kind; return its name."""
+    import pika
+
+    name = f"{peer.NAME}-{kind}"
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+        arguments = {"x-queue-type": kind}
+        connection.channel().queue_declare(name, durable=True, arguments=arguments)
+    return name
 
 
 def _fan_out(

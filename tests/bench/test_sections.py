@@ -12,7 +12,7 @@ pytestmark = pytest.mark.integration
 def test_a_section_that_runs_out_of_time_is_not_said_to_have_shown_an_error() -> None:
     rows: list[Row] = []
 
-    why = command._run(next(iter(SECTIONS)), True, rows, limit_s=0.05)
+    why = command._run(next(iter(SECTIONS)), ["--quick"], rows, limit_s=0.05)
 
     assert why == "was ended after 0 s: it has fewer figures than it should"
     assert rows == []
@@ -21,7 +21,7 @@ def test_a_section_that_runs_out_of_time_is_not_said_to_have_shown_an_error() ->
 def test_a_section_that_breaks_says_that_its_error_is_above(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    why = command._run("no such section", True, [])
+    why = command._run("no such section", ["--quick"], [])
 
     assert why == "broke (exit code 2); its error is above"
     assert "no such section" in capfd.readouterr().err
