@@ -10,6 +10,8 @@ BARE: Final = "bare pipeline"
 OURS: Final = "Bendybus"
 IDLE: Final = "Bendybus, idle"
 AMQP: Final = "Bendybus, AMQP"
+SDK: Final = "Azure's SDK, Bendybus"
+SDK_IN_MEMORY: Final = "Azure's SDK, in memory"
 CLASSIC: Final = "RabbitMQ classic"
 QUORUM: Final = "RabbitMQ quorum"
 
@@ -40,6 +42,10 @@ MARKS: Final = (
          unit="µs CPU"),
     Mark("front end, a message out over AMQP", (AMQP, "amqp_out_flat_cpu"), 75, at_most=True,
          unit="µs CPU"),
+    Mark("one send of Azure's SDK, p50 ÷ its limit", (SDK, "sdk_single_p50"), 1, at_most=True,
+         base=(SDK, "sdk_single_limit")),
+    Mark("16 senders of Azure's SDK ÷ in memory", (SDK, "sdk_senders"), 90,
+         base=(SDK_IN_MEMORY, "sdk_senders"), unit="%"),
     Mark("send ÷ bare at 500", (OURS, "send"), 40, base=(BARE, "send_500"), unit="%", goal=True),
     Mark("receive+complete ÷ bare at 500", (OURS, "receive_complete"), 40,
          base=(BARE, "receive_delete_500"), unit="%", goal=True),

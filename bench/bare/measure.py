@@ -32,16 +32,30 @@ def servers(folder: Path) -> Iterator[tuple[int, dict[str, list[list[int]]]]]:
     with ExitStack() as stack:
 
         def start(module: str, *arguments: str) -> tuple[int, int]:
-            log = folder / f"{module}.log"
-            command = [sys.executable, "-m", f"bench.bare.{module}", *arguments]
-            process = stack.enter_context(processes.running(command, log=log))
-            return int(processes.read_line(process, log)), process.pid
+            return stack.enter_context(serving(f"bench.bare.{module}", folder, *arguments))
 
         partitions = [
             start("partition", str(folder / f"{number}.db")) for number in range(loads.PARTITIONS)
         ]
         port, pid = start("frontend", *(str(port) for port, _ in partitions))
         yield port, {"front end": [[pid]], "partitions": [[pid] for _, pid in partitions]}
+
+
+@contextmanager
+def serving(module: str, folder: Path, *arguments: str) -> Iterator[tuple[int, int]]:
+    """Run a server that prints its port; give that and its pid."""
+    log = folder / f"{module}.log"
+    command = [sys.executable, "-m", module, *arguments]
+    with processes.running(command, log=log) as process:
+        yield int(processes.read_line(process, log)), process.pid
+
+
+async def single_sends(port: int, count: int) -> list[float]:
+    """Send frames of one message, one after the other; return how long each took, in seconds."""
+    took: list[float] = []
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        await _send(channel, count, 1, 1, took)
+    return took
 
 
 async def _measure(load: Loads, port: int, recorder: Recorder, emit: Callable[[Row], None]) -> None:

@@ -1,0 +1,103 @@
+"""Sends of Azure's SDK: to Bendybus, and to a server that accepts at once and stores nothing.
+
+A send to Bendybus may take as long as one to that server, and what is behind the front end for it:
+the call to a partition and its commit. The bare pipeline says how long that takes at least, and the
+limit allows `FACTOR` of it. All of it is measured in turns, since the machine's speed drifts.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+
+from bench import row
+from bench.bare import measure as bare
+from bench.bus import running
+from bench.bus.running import Bus
+from bench.loads import Loads
+from bench.peers import peer
+from bench.recorder import Recorder, Roles
+from bench.row import Row
+from bendybus.cli import endpoint
+
+BUS: Final = "Azure's SDK, Bendybus"
+MEMORY: Final = "Azure's SDK, in memory"
+SINGLE: Final = "sdk_single"
+SENDERS: Final = "sdk_senders"
+LIMIT: Final = "sdk_single_limit"
+FACTOR: Final = 1.6
+SENDERS_COUNT: Final = 16
+_SINGLE_TITLE: Final = "one awaited send at a time"
+_SENDERS_TITLE: Final = f"{SENDERS_COUNT} senders in one process, each awaits its sends"
+
+
+@dataclass(slots=True)
+class _Place:
+    """A server, and what was measured of it."""
+
+    system: str
+    connection_string: str
+    roles: Roles
+    took_s: list[float] = field(default_factory=list)
+
+
+def measure(bus: Bus, load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
+    """Measure both in turns, and what the limit is made of."""
+    with (
+        bare.serving("bench.amqp.memory_server", folder) as (memory_port, memory_pid),
+        bare.servers(folder) as (bare_port, _),
+        bare.serving("bench.bare.echo", folder) as (echo_port, _),
+    ):
+        memory = endpoint.local(f"127.0.0.1:{memory_port}")
+        places = [
+            _Place(MEMORY, memory, {"server": [[memory_pid]]}),
+            _Place(BUS, bus.amqp_connection_string, bus.roles),
+        ]
+        recorders = [Recorder(each.system, each.roles) for each in places]
+        bare_s, echo_s = list[float](), list[float]()
+        for _ in range(load.repeats):
+            for place, recorder in zip(places, recorders, strict=True):
+                asyncio.run(_sends(place, recorder, load))
+            bare_s += asyncio.run(bare.single_sends(bare_port, load.sdk_singles))
+            echo_s += asyncio.run(bare.single_sends(echo_port, load.sdk_singles))
+    for place, recorder in zip(places, recorders, strict=True):
+        for each in row.latency_rows(place.system, SINGLE, _SINGLE_TITLE, place.took_s):
+            emit(each)
+        emit(recorder.row(SENDERS, _SENDERS_TITLE, "1 a transfer"))
+    emit(limit_row(places[0].took_s, bare_s, echo_s))
+
+
+def limit_row(
+    memory_s: Sequence[float], bare_s: Sequence[float], round_trip_s: Sequence[float]
+) -> Row:
+    """Return the longest that a send to Bendybus may take at p50, and what it is made of."""
+    memory, bare_send, round_trip = (
+        1_000 * row.percentile(each, 0.5) for each in (memory_s, bare_s, round_trip_s)
+    )
+    limit = memory + FACTOR * (bare_send - round_trip)
+    title = f"limit: {memory:.2f} + {FACTOR} x ({bare_send:.2f} bare - {round_trip:.2f} round trip)"
+    return Row(BUS, LIMIT, title, "ms", [limit])
+
+
+async def _sends(place: _Place, recorder: Recorder, load: Loads) -> None:
+    async with ServiceBusClient.from_connection_string(place.connection_string) as client:
+        senders = [client.get_queue_sender(running.QUEUE) for _ in range(SENDERS_COUNT)]
+        # The first send connects, which takes the SDK half a second.
+        await asyncio.gather(*(_send(each, 1) for each in senders))
+        for _ in range(load.sdk_singles):
+            began = time.perf_counter()
+            await senders[0].send_messages(ServiceBusMessage(peer.BODY))
+            place.took_s.append(time.perf_counter() - began)
+        with recorder.timing(SENDERS, SENDERS_COUNT * load.sdk_senders_each):
+            await asyncio.gather(*(_send(each, load.sdk_senders_each) for each in senders))
+        await asyncio.gather(*(each.close() for each in senders))
+
+
+async def _send(sender: ServiceBusSender, count: int) -> None:
+    for _ in range(count):
+        await sender.send_messages(ServiceBusMessage(peer.BODY))
