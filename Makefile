@@ -213,6 +213,7 @@ docs: install ## Generate the reference pages that come from code
 
 .PHONY: bench
 bench: install $(VENV)/.bench ## Measure, beside the bare pipeline and the peers that are installed
+	@if command -v cc >/dev/null; then $(MAKE) --no-print-directory $(VENV)/.peers-installed; fi
 	@$(PY) -m bench $(ARGS)
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.installed

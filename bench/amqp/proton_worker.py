@@ -57,6 +57,7 @@ class _Work(Handler):  # type: ignore[misc]
         self._done = 0
         self._reported = False
         self._pipe, self._counter, self._place = pipe, counter, place
+        self._role = order.role
         self._count = order.count or 2**63
         self._seconds = order.seconds
         self._heard_s = 0.0
@@ -101,9 +102,12 @@ class _Work(Handler):  # type: ignore[misc]
         if now_s >= self._until_s and not self._under_way:
             self._end()
         elif now_s - self._heard_s > SILENT_S:
-            self._end(f"{self._done} messages, then nothing for {SILENT_S:.0f} s")
+            self._end(f"{self._role.value}: {self._state()}, then nothing for {SILENT_S:.0f} s")
         else:
             self._timer = self._container.schedule(_TICK_S, self)
+
+    def _state(self) -> str:
+        return f"{self._done} messages, {self._under_way} unsettled, credit {self._link.credit}"
 
     def _counted(self) -> None:
         self._done += 1
@@ -238,6 +242,9 @@ class _Receiving(_Work):
 
     def on_delivery(self, event: Any) -> None:
         """Accept a message, or take note that the server has settled one."""
+        if self._connection is None:
+            # RabbitMQ 3.10 sends more than the credit allows; what is not accepted goes back.
+            return
         delivery = event.delivery
         if delivery.readable and not delivery.partial:
             link = event.link

@@ -50,9 +50,9 @@ def missing(
     return True
 
 
-def require_client(module: str, requirements: str = "bench.txt") -> None:
+def require_client(module: str) -> None:
     """Raise UnavailableError if a Python client is not installed."""
     if importlib.util.find_spec(module) is None:
         raise UnavailableError(
-            f"client not installed: pip install --require-hashes -r requirements/{requirements}"
+            "client not installed: pip install --require-hashes -r requirements/bench.txt"
         )
