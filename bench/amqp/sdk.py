@@ -6,6 +6,7 @@ limit allows `FACTOR` of it. All of it is measured in turns, since the machine's
 """
 
 import asyncio
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +44,11 @@ class _Place:
     system: str
     connection_string: str
     roles: Roles
+    commits: Callable[[], float] = lambda: 0.0
+    """Returns how many commits there were so far."""
     took_s: list[float] = field(default_factory=list)
+    commit_messages: list[float] = field(default_factory=list)
+    """Messages of a commit while all senders send, of each repetition."""
 
 
 def measure(bus: Bus, load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
@@ -56,7 +61,7 @@ def measure(bus: Bus, load: Loads, folder: Path, emit: Callable[[Row], None]) ->
         memory = endpoint.local(f"127.0.0.1:{memory_port}")
         places = [
             _Place(MEMORY, memory, {"server": [[memory_pid]]}),
-            _Place(BUS, bus.amqp_connection_string, bus.roles),
+            _Place(BUS, bus.amqp_connection_string, bus.roles, bus.commits),
         ]
         recorders = [Recorder(each.system, each.roles) for each in places]
         bare_s, echo_s = list[float](), list[float]()
@@ -68,7 +73,10 @@ def measure(bus: Bus, load: Loads, folder: Path, emit: Callable[[Row], None]) ->
     for place, recorder in zip(places, recorders, strict=True):
         for each in row.latency_rows(place.system, SINGLE, _SINGLE_TITLE, place.took_s):
             emit(each)
-        emit(recorder.row(SENDERS, _SENDERS_TITLE, "1 a transfer"))
+        together = "1 a transfer"
+        if place.commit_messages:
+            together += f"; {statistics.median(place.commit_messages):.1f} a commit"
+        emit(recorder.row(SENDERS, _SENDERS_TITLE, together))
     emit(limit_row(places[0].took_s, bare_s, echo_s))
 
 
@@ -93,8 +101,11 @@ async def _sends(place: _Place, recorder: Recorder, load: Loads) -> None:
             began = time.perf_counter()
             await senders[0].send_messages(ServiceBusMessage(peer.BODY))
             place.took_s.append(time.perf_counter() - began)
-        with recorder.timing(SENDERS, SENDERS_COUNT * load.sdk_senders_each):
+        count, before = SENDERS_COUNT * load.sdk_senders_each, place.commits()
+        with recorder.timing(SENDERS, count):
             await asyncio.gather(*(_send(each, load.sdk_senders_each) for each in senders))
+        if commits := place.commits() - before:
+            place.commit_messages.append(count / commits)
         await asyncio.gather(*(each.close() for each in senders))
 
 
