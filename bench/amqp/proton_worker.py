@@ -4,6 +4,7 @@
 decoded, so that the program takes little of the cores that it shares with the server.
 """
 
+import contextlib
 import time
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -23,18 +24,16 @@ def serve(pipe: Connection, counter: Any, place: Place, body: bytes) -> None:
     """Do what the pipe says until it ends, which it also does when the parent dies."""
     message = Message(body=body, inferred=True, durable=place.durable)
     payload: bytes = message.encode()
-    while True:
-        try:
+    with contextlib.suppress(EOFError, ConnectionResetError, BrokenPipeError):
+        while True:
             order: Order = pipe.recv()
-        except (EOFError, ConnectionResetError):
-            return
-        work = (
-            _Sending(pipe, counter, place, order, payload)
-            if order.role is Role.SEND
-            else _Receiving(pipe, counter, place, order, body_bytes=len(body))
-        )
-        Container(work).run()
-        work.report("the connection ended")
+            work = (
+                _Sending(pipe, counter, place, order, payload)
+                if order.role is Role.SEND
+                else _Receiving(pipe, counter, place, order, body_bytes=len(body))
+            )
+            Container(work).run()
+            work.report("the connection ended")
 
 
 class _Unsettled(LinkOption):  # type: ignore[misc]
