@@ -44,11 +44,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _stop)
     measure = importlib.import_module(SECTIONS[chosen.section]).measure
     with tempfile.TemporaryDirectory(prefix="bendybus-bench-") as folder:
-        measure(_load(chosen.quick, chosen.amqp_seconds), Path(folder), _emit)
+        measure(chosen_load(chosen.quick, chosen.amqp_seconds), Path(folder), _emit)
     return 0
 
 
-def _load(quick: bool, amqp_s: float | None) -> Loads:
+def chosen_load(quick: bool, amqp_s: float | None) -> Loads:
+    """Return how much work is to be done; `amqp_s` None: as usual."""
     load = QUICK if quick else Loads()
     return load if amqp_s is None else dataclasses.replace(load, amqp_s=amqp_s)
 

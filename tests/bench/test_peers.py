@@ -110,6 +110,14 @@ def test_artemis_is_durable_and_listens_on_loopback_only(tmp_path: Path) -> None
     assert found["journal-directory"].text == f"{tmp_path}/a&b/data/journal"
 
 
+def test_artemis_listens_for_the_one_protocol_that_is_measured(tmp_path: Path) -> None:
+    xml = artemis.configuration(loads.QUICK, tmp_path, 1234, 200_000, "AMQP")
+
+    core = ElementTree.fromstring(xml)[0]
+    found = [each.text for each in core.iter() if each.tag.endswith("}acceptor")]
+    assert found == ["tcp://127.0.0.1:1234?protocols=AMQP"]
+
+
 def test_the_time_of_a_synced_write_is_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert artemis.sync_ns(tmp_path) > 0
     assert list(tmp_path.iterdir()) == []
