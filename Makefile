@@ -108,7 +108,7 @@ test-peers: $(VENV)/.peers-installed ## Run the tests against another implementa
 	@$(PY) -m pytest -q tests/amqp_peers $(ARGS)
 
 .PHONY: azure-tests
-azure-tests: install ## Run the tests of azure-servicebus against a bus (10 minutes, network, root for port 443)
+azure-tests: install ## Run the tests of azure-servicebus against a bus (15 minutes, network, root for port 443)
 	@$(PY) -m tests.azure_sdk $(ARGS)
 
 .PHONY: e2e
