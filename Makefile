@@ -94,8 +94,8 @@ walk: install ## Print which files and functions each operation goes through, an
 	@$(PY) -m tools.walk $(ARGS)
 
 .PHONY: azure-samples
-azure-samples: install ## Run the samples of azure-servicebus against a local bus (9 minutes, network)
-	@$(PY) -m tools.azure_samples $(ARGS)
+azure-samples: install ## Run the samples of azure-servicebus on a bus with TLS (9 minutes, network, root for port 443)
+	@$(PY) -m tests.azure_sdk.samples $(ARGS)
 
 $(VENV)/.peers-installed: $(VENV)/.installed requirements/peers.txt
 	@command -v cc >/dev/null || \

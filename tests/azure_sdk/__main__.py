@@ -9,18 +9,15 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.azure_sdk import live_bus, plugin, verdict
+from tests.azure_sdk import distribution, live_bus, plugin, verdict
+from tests.azure_sdk.distribution import ROOT
 
-ROOT: Final = Path(__file__).parents[2]
-BUILD: Final = ROOT / "build" / "azure-tests"
-PIN: Final = ROOT / "requirements" / "azure-samples.txt"
 EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 # Without those of the administration over HTTP, and those that need no service.
 FILES: Final = (
@@ -40,21 +37,6 @@ FILES: Final = (
 )
 # Most of their time is sleep.
 WORKERS: Final = 12
-
-
-def fetched() -> Path:
-    """Return the folder of the tests, in build/."""
-    if not any(BUILD.glob("azure*/tests")):
-        BUILD.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--require-hashes", "--no-binary=azure-servicebus"]
-        command += [f"--dest={BUILD}", f"--requirement={PIN}"]
-        subprocess.run(command, check=True)
-        [archive] = BUILD.glob("*.tar.gz")
-        with tarfile.open(archive) as opened:
-            opened.extractall(BUILD, filter="data")
-    [found] = BUILD.glob("azure*/tests")
-    return found
 
 
 def run(
@@ -102,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no file has one of these words: {' '.join(options.files)}")
     known = verdict.exceptions(tomllib.loads(EXCEPTIONS.read_text(encoding="utf-8")))
     try:
-        found = run(fetched(), files, options.workers, more)
+        found = run(distribution.fetched() / "tests", files, options.workers, more)
     except live_bus.CannotListen as error:
         print(f"azure-tests: {error}", file=sys.stderr)
         return 2

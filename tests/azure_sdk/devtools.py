@@ -2,16 +2,13 @@
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from azure.core.credentials import AccessToken
-
 from tests.azure_sdk import live_bus
+from tests.azure_sdk.credentials import AsyncCredential, Credential
 
 RESOURCE_GROUP_PARAM: Final = "resource_group"
-_TOKEN_S: Final = 3_600
 Resources = dict[str, Any]
 
 
@@ -131,32 +128,6 @@ def ignored(*_: Any, **__: Any) -> None:
     """Do nothing: settings of recordings."""
 
 
-class _Credential:
-    """Gives tokens that the bus verifies."""
-
-    def get_token(self, *scopes: str, **given: Any) -> AccessToken:
-        """Return a token that is good for an hour."""
-        ends_s = int(time.time()) + _TOKEN_S
-        return AccessToken(live_bus.facts().token(ends_s), ends_s)
-
-
-class _AsyncCredential:
-    """The same for the asynchronous clients."""
-
-    async def get_token(self, *scopes: str, **given: Any) -> AccessToken:
-        """Return a token that is good for an hour."""
-        return _Credential().get_token()
-
-    async def close(self) -> None:
-        """End it."""
-
-    async def __aenter__(self) -> "_AsyncCredential":
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        return None
-
-
 def get_credential(is_async: bool = False, **given: Any) -> Any:
     """Return a credential that may do everything."""
-    return _AsyncCredential() if is_async else _Credential()
+    return (AsyncCredential if is_async else Credential)(live_bus.facts().token)

@@ -1,4 +1,4 @@
-"""The bus that the tests run against: started here, known to the test processes by a file.
+"""The bus that tests and samples run against: started here, known to processes by a file.
 
 The SDK ignores the port of an endpoint over TLS: AMQP is on 5671, and WebSockets on 443, of a
 loopback address of its own. Its last byte is the suffix that the tests put after the name of a
@@ -43,7 +43,7 @@ class CannotListen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the test processes know of the bus."""
+    """What the processes know of the bus."""
 
     address: str
     administration_string: str
@@ -104,7 +104,12 @@ def name_with(prefix: str) -> str:
 @functools.cache
 def facts() -> Facts:
     """Return what this process was told of the bus."""
-    return Facts(**json.loads(Path(os.environ[VARIABLE]).read_text(encoding="utf-8")))
+    return read(Path(os.environ[VARIABLE]))
+
+
+def read(file: Path) -> Facts:
+    """Return what a file says of a bus."""
+    return Facts(**json.loads(file.read_text(encoding="utf-8")))
 
 
 @contextmanager

@@ -7,21 +7,19 @@ import functools
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any, Final
 
 import azure.core.exceptions
-import certifi
 import pytest
 from azure.servicebus import ServiceBusReceiver
 from azure.servicebus._pyamqp.aio import AMQPClientAsync, ReceiveClientAsync
 from azure.servicebus._pyamqp.client import AMQPClient, ReceiveClient
 from azure.servicebus.aio import ServiceBusReceiver as AsyncServiceBusReceiver
 
-from tests.azure_sdk import devtools, live_bus, resource_manager
+from tests.azure_sdk import devtools, live_bus, resource_manager, substitutions
 
 # Tells the process that collects results their file.
 RESULTS: Final = "BENDYBUS_AZURE_SDK_RESULTS"
@@ -46,9 +44,9 @@ def pytest_load_initial_conftests() -> None:
     """Install the shims, before a conftest or a test is imported."""
     # For names of hosts that are made at import.
     os.environ["SERVICEBUS_ENDPOINT_SUFFIX"] = live_bus.facts().suffix
-    certifi.where = lambda: live_bus.facts().trusted
+    substitutions.trust_the_bus()
     ignored, preparer = devtools.ignored, functools.partial(devtools.ResourceGroupPreparer)
-    _module(
+    substitutions.module(
         "devtools_testutils",
         AzureMgmtPreparer=devtools.AzureMgmtPreparer,
         AzureMgmtRecordedTestCase=devtools.AzureMgmtRecordedTestCase,
@@ -64,25 +62,27 @@ def pytest_load_initial_conftests() -> None:
         recorded_by_proxy=lambda test: test,
         set_custom_default_matcher=ignored,
     )
-    _module("devtools_testutils.aio", recorded_by_proxy_async=lambda test: test)
-    _module("devtools_testutils.resource_testcase", RESOURCE_GROUP_PARAM="resource_group")
-    _module(
+    substitutions.module("devtools_testutils.aio", recorded_by_proxy_async=lambda test: test)
+    substitutions.module(
+        "devtools_testutils.resource_testcase", RESOURCE_GROUP_PARAM="resource_group"
+    )
+    substitutions.module(
         "devtools_testutils.sanitizers",
         add_general_regex_sanitizer=ignored,
         add_oauth_response_sanitizer=ignored,
         add_remove_header_sanitizer=ignored,
     )
     error = azure.core.exceptions.AzureError
-    _module("azure.common", AzureHttpError=error, AzureConflictHttpError=error)
-    _module("azure.mgmt")
-    _module(
+    substitutions.module("azure.common", AzureHttpError=error, AzureConflictHttpError=error)
+    substitutions.module("azure.mgmt")
+    substitutions.module(
         "azure.mgmt.resource", ResourceManagementClient=resource_manager.ResourceManagementClient
     )
-    _module(
+    substitutions.module(
         "azure.mgmt.servicebus",
         ServiceBusManagementClient=resource_manager.ServiceBusManagementClient,
     )
-    _module(
+    substitutions.module(
         "azure.mgmt.servicebus.models",
         AccessRights=resource_manager.AccessRights,
         SBAuthorizationRule=resource_manager.Properties,
@@ -151,11 +151,3 @@ def _restore(kind: type, names: dict[str, Any]) -> None:
             delattr(kind, name)
         elif names[name] is not value:
             setattr(kind, name, names[name])
-
-
-def _module(name: str, **names: Any) -> None:
-    made = ModuleType(name)
-    made.__dict__.update(names)
-    # Packages, all of them: what lies in them is found in the same table.
-    made.__path__ = []
-    sys.modules[name] = made

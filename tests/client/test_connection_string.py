@@ -2,7 +2,14 @@
 
 import pytest
 
-from bendybus.client import ServiceBusClient, connection_string, parse_connection_string
+from bendybus.client import (
+    ServiceBusClient,
+    ServiceBusReceiver,
+    ServiceBusSender,
+    aio,
+    connection_string,
+    parse_connection_string,
+)
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.domain import errors
 
@@ -66,6 +73,17 @@ def test_an_entity_path_binds_the_client() -> None:
 
     with pytest.raises(ValueError, match="EntityPath"):
         client.get_queue_sender("other")
+
+
+@pytest.mark.requirement("R376")
+async def test_senders_and_receivers_are_made_from_a_connection_string_as_samples_do() -> None:
+    with (
+        ServiceBusSender._from_connection_string(GOOD, queue_name="q") as sender,
+        ServiceBusReceiver._from_connection_string(f"{GOOD};EntityPath=other") as receiver,
+    ):
+        assert (sender.entity_name, receiver.entity_name) == ("q", "other")
+    async with aio.ServiceBusSender._from_connection_string(GOOD, topic_name="t") as later:
+        assert later.fully_qualified_namespace == "host:7480"
 
 
 @pytest.mark.requirement("R376")
