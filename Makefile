@@ -111,6 +111,10 @@ test-peers: $(VENV)/.peers-installed ## Run the tests against another implementa
 azure-tests: install ## Run the tests of azure-servicebus against a bus (15 minutes, network, root for port 443)
 	@$(PY) -m tests.azure_sdk $(ARGS)
 
+.PHONY: azure-tokens
+azure-tokens: install ## Run azure-servicebus for 10 minutes with tokens of 90 s: nothing is lost (root for port 443)
+	@$(PY) -m tests.azure_sdk.tokens $(ARGS)
+
 .PHONY: e2e
 e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (half an hour)
 	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \
