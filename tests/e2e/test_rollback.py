@@ -3,8 +3,10 @@
 import contextlib
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,9 @@ from tests.e2e.test_topics import subscription, topic
 from tests.e2e.test_upgrades import images_of, operators
 
 KINDS = ("BusNamespace", "Queue", "Topic", "Subscription")
+AMQP_LOAD = Path(__file__).with_name("amqp_load.py")
+GRPC_READER = Path(__file__).with_name("grpc_reader.py")
+SECRET = "bus-rootmanagesharedaccesskey"
 LOAD = ("--scheduled", "--sessions=visits", "--topic=sales/audit")
 
 
@@ -174,3 +179,104 @@ def test_helm_rollback_while_a_partition_is_down_waits_for_it_and_loses_nothing(
 
     print(report)
     traffic.nothing_lost(report)
+
+
+class AmqpLoad:
+    """The official SDK in a pod, which sends until it is told to stop."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        command = ["python3", "/script/script.py", "orders", "visits", "sales"]
+        objects = traffic.client_pod(
+            *("amqp-load", space.name, images.sdk(space.cluster), command),
+            secret=SECRET,
+            script=AMQP_LOAD.read_text(encoding="utf-8"),
+        )
+        connection = {"secretKeyRef": {"name": SECRET, "key": "amqpPrimaryConnectionString"}}
+        objects[1]["spec"]["containers"][0]["env"].append(
+            {"name": "BENDYBUS_SDK_CONNECTION_STRING", "valueFrom": connection}
+        )
+        space.cluster.apply(*objects)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many messages of each kind were acknowledged so far."""
+        pod = ("exec", "-n", self._space.name, "amqp-load", "--")
+        found: dict[str, int] = json.loads(
+            self._space.cluster.kubectl(*pod, "cat", "/tmp/report.json")
+        )
+        return found
+
+    def flows(self, *, more: int) -> None:
+        """Wait until so many more messages of each kind were acknowledged."""
+        before = eventually(self.counts, within_s=90, what="the AMQP load reports")
+
+        def look() -> bool:
+            now = self.counts()
+            return all(now[kind] >= before[kind] + more for kind in before)
+
+        eventually(look, within_s=60, what=f"{more} more of each kind are acknowledged")
+
+    def finish(self) -> dict[str, Any]:
+        """Stop it; return the names of what was acknowledged, by kind, and errors."""
+        pod = ("exec", "-n", self._space.name, "amqp-load", "--")
+        self._space.cluster.kubectl(*pod, "touch", "/tmp/stop")
+        return said_by(self._space, "amqp-load")
+
+
+def said_by(space: Space, pod: str) -> dict[str, Any]:
+    """Return the last line of a pod that ends."""
+    eventually(
+        lambda: space.pod(pod)["status"]["phase"] in ("Succeeded", "Failed"),
+        within_s=120,
+        what=f"{pod} ends",
+    )
+    logs = space.cluster.kubectl("logs", "-n", space.name, pod)
+    assert space.pod(pod)["status"]["phase"] == "Succeeded", logs
+    found: dict[str, Any] = json.loads(logs.strip().splitlines()[-1])
+    return found
+
+
+def read_with(space: Space, image: str) -> dict[str, Any]:
+    """Return what the client of an image receives from all entities, until there is no more."""
+    command = ["python3", "/script/script.py", "orders", "visits", "sales", "audit"]
+    space.cluster.apply(
+        *traffic.client_pod(
+            *("reader", space.name, image, command),
+            secret=SECRET,
+            script=GRPC_READER.read_text(encoding="utf-8"),
+        )
+    )
+    return said_by(space, "reader")
+
+
+def test_after_a_helm_rollback_under_amqp_load_the_old_client_reads_what_was_accepted(
+    installation: Installation, old: Installation, old_chart: Path, space: Space
+) -> None:
+    with upgraded_from(old, old_chart, installation) as rollback:
+        space.start(*manifests(space, 4), within_s=180)
+        installation.install()
+        settled(space, installation)
+        load = AmqpLoad(space)
+        load.flows(more=100)
+        before = load.counts()
+        space.cluster.helm(*rollback)
+        settled(space, old)
+        # Only front ends of this version listen for AMQP.
+        after = load.counts()
+        time.sleep(5)
+        last = load.counts()
+        sent = load.finish()
+        read = read_with(space, old.image)
+        eventually(lambda: empty(space), within_s=40, what="the statuses count no messages")
+
+    acknowledged = {name for names in sent["acknowledged"].values() for name in names}
+    received = {row[0] for row in read["received"]}
+    print(f"before {before}, after {after}, received {len(received)}, errors {sent['errors']}")
+    assert read["errors"] == []
+    assert sorted(acknowledged - received) == []
+    assert all(after[kind] > before[kind] for kind in before), "it sent during the rollback"
+    assert last == after
+    for name, number, subject, body in read["received"]:
+        kind = name.partition("-")[0]
+        assert name == f"{kind}-{number}"
+        assert (subject, body) == ("odd" if kind == "odd" else "plain", name)
