@@ -99,6 +99,10 @@ class Clock:
         """Whether senders go on."""
         return time.monotonic() < self.ends_s
 
+    def rest_s(self, rests_s: float) -> float:
+        """Return how long a sender rests, at most to the end."""
+        return max(0.0, min(rests_s, self.ends_s - time.monotonic()))
+
     def receives(self, queue: str) -> bool:
         """Whether the receivers of a queue go on."""
         now = time.monotonic()
@@ -236,7 +240,7 @@ class SyncLoad:
                 with self._tried(queue, "sending after a rest", name):
                     sender.send_messages(message(name))
                     self._ledger.sent(queue, name)
-                time.sleep(self._plan.rests_s)
+                time.sleep(self._clock.rest_s(self._plan.rests_s))
 
     def _hold(self) -> None:
         """Hold each message for longer than a token is good."""

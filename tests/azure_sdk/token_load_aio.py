@@ -156,7 +156,7 @@ class AsyncLoad:
                 async with self._tried(queue, "sending after a rest", name):
                     await sender.send_messages(message(name))
                     self._ledger.sent(queue, name)
-                await asyncio.sleep(self._plan.rests_s)
+                await asyncio.sleep(self._clock.rest_s(self._plan.rests_s))
 
     async def _hold(self) -> None:
         """Hold each message for longer than a token is good."""
