@@ -9,9 +9,7 @@ import fcntl
 import functools
 import json
 import os
-import random
 import secrets
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from bendybus.domain import limits, partitioning, shared_access
 from bendybus.domain.limits import Tier
 from tests.certificates import mount_files
 from tests.integration.secured import ROOT, ROOT_KEY, ROOT_POLICY, SecuredBus, policy
+from tests.ports import loopback_address
 
 AMQPS_PORT: Final = 5671
 HTTPS_PORT: Final = 443
@@ -146,19 +145,11 @@ def started(folder: Path) -> Iterator[Path]:
 
 def _own_address() -> str:
     """Return a loopback address on which no program listens. Raises CannotListen."""
-    why: OSError | None = None
-    for _ in range(20):
-        found = ".".join(["127", *(str(random.randrange(1, 255)) for _ in range(3))])
-        try:
-            for port in (AMQPS_PORT, HTTPS_PORT):
-                with socket.create_server((found, port)):
-                    pass
-        except OSError as error:
-            why = error
-        else:
-            return found
-    raise CannotListen(
-        f"ports {AMQPS_PORT} and {HTTPS_PORT} of a loopback address cannot be used: {why}. "
-        "The SDK takes no other ports over TLS: run this as root, or lower "
-        "net.ipv4.ip_unprivileged_port_start, on Linux."
-    )
+    try:
+        return loopback_address(AMQPS_PORT, HTTPS_PORT)
+    except OSError as error:
+        raise CannotListen(
+            f"ports {AMQPS_PORT} and {HTTPS_PORT} of a loopback address cannot be used: {error}. "
+            "The SDK takes no other ports over TLS: run this as root, or lower "
+            "net.ipv4.ip_unprivileged_port_start, on Linux."
+        ) from error

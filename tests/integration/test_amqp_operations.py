@@ -20,12 +20,11 @@ from bendybus.client.management import ServiceBusAdministrationClient
 from bendybus.domain import limits
 from bendybus.domain.limits import Tier
 from tests.azure_sdk import operations
+from tests.azure_sdk.live_bus import AMQPS_PORT
 from tests.azure_sdk.operation_table import SUBSCRIPTION, Blocking, Counts, Entity, Loop, Row
 from tests.integration.secured import ROOT, SecuredBus, policy
 from tests.ports import HOST, loopback_address
 
-# What the SDK connects to over TLS, whatever the port of its endpoint.
-AMQPS_PORT: Final = 5671
 LAYOUTS: Final = ("plain", "partitioned")
 CLIENTS: Final = ("sync", "aio")
 AT_ONCE: Final = 12
