@@ -88,6 +88,12 @@ def expected(message: Message) -> dict[str, Any]:
     return found
 
 
+def with_id(message: Message) -> None:
+    """Give a message an id that has none: otherwise the bus does."""
+    message.properties = message.properties or Properties()
+    message.properties.message_id = message.properties.message_id or "id"
+
+
 def time_to_live_ms(message: Message) -> int:
     properties = message.properties or Properties()
     ttl = message.header.ttl if message.header else None
@@ -105,6 +111,8 @@ def time_to_live_ms(message: Message) -> int:
 @given(amqp_examples.messages(), st.booleans())
 @pytest.mark.requirement("R487")
 def test_what_is_sent_over_amqp_is_received_over_amqp(message: Message, whole: bool) -> None:
+    with_id(message)
+
     assert parts(received(sent(message), whole=whole)) == expected(message)
 
 
@@ -112,10 +120,7 @@ def test_what_is_sent_over_amqp_is_received_over_amqp(message: Message, whole: b
 @given(amqp_examples.messages())
 @pytest.mark.requirement("R487")
 def test_a_client_of_the_contract_sends_on_what_it_received(message: Message) -> None:
-    if message.properties is None:
-        message.properties = Properties()
-    # The client gives a message an id that has none.
-    message.properties.message_id = message.properties.message_id or "id"
+    with_id(message)
     batch = sent(message)
     delivery = Delivered(amqp_examples.delivered(batch))
 
@@ -128,8 +133,7 @@ def test_a_client_of_the_contract_sends_on_what_it_received(message: Message) ->
 @MANY
 @given(amqp_examples.messages())
 def test_the_amqp_view_of_a_received_message_sends_on_what_was_received(message: Message) -> None:
-    message.properties = message.properties or Properties()
-    message.properties.message_id = message.properties.message_id or "id"
+    with_id(message)
     delivery = Delivered(amqp_examples.delivered(sent(message)))
 
     columns = encode.Columns()

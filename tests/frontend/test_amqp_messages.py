@@ -1,5 +1,6 @@
 """AMQP messages: which column gets what, its bounds, and what is refused with a sentence."""
 
+import re
 import uuid
 from typing import Any
 
@@ -119,14 +120,25 @@ def test_a_field_of_another_type_is_refused(parts: dict[str, Any], sentence: str
 def test_a_message_without_sections_has_a_null_body() -> None:
     found = received(incoming_messages.of_delivery(b""))
 
-    assert (found.has_value, found.value, found.properties) == (True, None, None)
+    assert (found.has_value, found.value) == (True, None)
 
 
-def test_a_message_without_an_id_stays_without_one() -> None:
-    batch = sent()
+@pytest.mark.parametrize("properties", [None, Properties(subject="s")])
+def test_a_message_without_an_id_gets_one_of_its_own(properties: Properties | None) -> None:
+    batches = [sent(properties=properties) for _ in range(2)]
 
-    assert not batch.message_ids
-    assert received(batch).properties is None
+    found = [received(batch).properties for batch in batches]
+    ids = [each.message_id for each in found if each is not None]
+    assert [id_ for batch in batches for id_ in batch.message_ids] == ids
+    assert len(set(ids)) == 2
+    assert all(re.fullmatch("[0-9a-f]{32}", str(each)) for each in ids)
+
+
+def test_an_id_that_came_stays_also_an_empty_one() -> None:
+    for given in ("x", ""):
+        found = received(sent(properties=Properties(message_id=given))).properties
+        assert found is not None
+        assert found.message_id == given
 
 
 @pytest.mark.parametrize("field", ["message_id", "group_id", "partition_key"])

@@ -16,11 +16,14 @@ import pytest
 from bendybus.amqp import frames, sections, values
 from bendybus.amqp.performatives import (
     Accepted,
+    Attach,
     Coordinator,
     Declare,
     Detach,
     Disposition,
+    Modified,
     Open,
+    Released,
     SaslInit,
     Transfer,
 )
@@ -41,6 +44,7 @@ ADDRESSES: Final = (
     "orders/$management", "sessions/$management", "topic/subscriptions/all/$management", "$cbs",
     "$management", "orders/$management/$management", "orders/$nothing", "nowhere",
 )  # fmt: skip
+PEEK: Final = {"from-sequence-number": 0, "message-count": values.Int(1)}
 SENDABLE: Final = (
     "orders", "sessions", "orders/$management", "sessions/$management", "coordinator",
     "topic/subscriptions/all/$management", "bills/$DeadLetterQueue/$management",
@@ -92,9 +96,8 @@ def test_odd_addresses_are_refused_with_a_reason(guarded: Guarded, address: str)
 )
 def test_management_of_sub_queues_and_subscriptions_is_theirs(guarded: Guarded, path: str) -> None:
     with guarded.raw().plain(ROOT_POLICY, ROOT_KEY) as peer:
-        peek = {"from-sequence-number": 0, "message-count": 1}
-        assert peer.manage(path, "peek-message", peek)[0] == 204
-        assert peer.manage(path, "no-such", peek)[0] == 400
+        assert peer.manage(path, "peek-message", PEEK)[0] == 204
+        assert peer.manage(path, "no-such", PEEK)[0] == 400
 
 
 @pytest.mark.parametrize("size", [512, 700])
@@ -186,6 +189,47 @@ def attempt(guarded: Guarded, round_: int) -> None:
             raw.write(mutated(chance, data) if chance.random() < 0.01 else data)
             raw.read(0.002)
         raw.read(0.05)
+
+
+@pytest.mark.parametrize(
+    "descriptor", [Ulong(0x137000000C), Symbol("com.microsoft:session-filter")]
+)
+def test_a_session_filter_may_be_a_described_value(guarded: Guarded, descriptor: Any) -> None:
+    name = Symbol("com.microsoft:session-filter")
+    with guarded.raw().plain(ROOT_POLICY, ROOT_KEY) as peer:
+        asked = Described(descriptor, f"a session: {descriptor}")
+        peer.send(attach_of("sessions", RECEIVER, 50, name="mine", filter={name: asked}))
+        answer = peer.wait(Attach, lambda each: each.name == "mine")
+
+        # Answered in kind: the SDK for Go takes nothing else.
+        assert answer.source.value[7] == {name: asked}
+        held = {"session-id": asked.value}
+        assert peer.manage("sessions", "get-session-state", held)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("outcome", "counted"),
+    [(Modified(), 1), (Modified(delivery_failed=True), 1), (Released(), 0)],
+)
+def test_what_is_given_back_counts_unless_it_is_released(
+    guarded: Guarded, outcome: Any, counted: int
+) -> None:
+    with guarded.raw().plain(ROOT_POLICY, ROOT_KEY) as peer:
+        assert peer.attach("bills", SENDER) is None
+        assert peer.attach("bills", RECEIVER) is None
+        assert isinstance(peer.transfer("bills", message()), Accepted)
+        peer.flow("bills", 2)
+        first = peer.wait(Transfer).delivery_id or 0
+        peer.send(Disposition(RECEIVER, first, first, False, outcome))
+        peer.frames.clear()
+        second = peer.wait(Transfer, lambda each: each.delivery_id != first).delivery_id or 0
+
+        browsed = peer.manage("bills", "peek-message", PEEK)[2]["messages"]
+        found = sections.decode(browsed[0]["message"])
+        peer.send(Disposition(RECEIVER, second, second, False, Accepted()))
+        peer.wait(Disposition, lambda each: each.first == second)
+        assert found.header is not None
+        assert (found.header.delivery_count or 0) == counted
 
 
 def attach_some(chance: random.Random, raw: RawAmqp) -> dict[int, str]:

@@ -10,10 +10,13 @@
     application properties ──────────────────────────► head
     body, footer ────────────────────────────────────► messages
 
+A message without a message-id gets one: the SDK for JavaScript settles no other.
 header.delivery-count is of one hop: dropped. Delivery annotations are passed on, as Service Bus
 does. They, and what no field can hold, go into the head's escapes. Undone by `outgoing_messages`.
 """
 
+import itertools
+import os
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +33,10 @@ from bendybus.v1 import message_pb2
 
 # What a header holds of a time to live that its 32 bits cannot hold.
 _TTL_MAX: Final = 2**32 - 1
+# Of messages that come without a message-id: 32 digits, as the service's. A random prefix and a
+# count, since a random id costs more than all the rest of a small message.
+_IDS_OF: Final = os.urandom(10).hex()
+_ids: Final = itertools.count(1)
 _TEXTS: Final = (
     ("to", "to", str),
     ("subject", "subject", str),
@@ -148,11 +155,15 @@ def _row(message: sections.Message) -> _Row:
         _add_header(head, header, kept)
     if message.delivery_annotations:
         _keep_delivery_annotations(message.delivery_annotations, kept)
-    if properties is not None:
+    if properties is None:
+        message_id = new_id()
+    else:
         if properties.group_id is not None:
             session_id = properties.group_id
         if properties.message_id is not None:
             message_id = _text("message-id", properties.message_id, str, kept)
+        else:
+            message_id = new_id()
         _add_properties(head, properties, kept)
     if message.message_annotations:
         own, partition_key, scheduled_ms = _split(message.message_annotations, kept)
@@ -180,6 +191,11 @@ def _row(message: sections.Message) -> _Row:
         _time_to_live_ms(header, properties),
         scheduled_ms,
     )
+
+
+def new_id() -> str:
+    """Return a message-id that no other message has."""
+    return f"{_IDS_OF}{next(_ids):012x}"
 
 
 def _keep_delivery_annotations(given: Map, kept: dict[str, Any]) -> None:

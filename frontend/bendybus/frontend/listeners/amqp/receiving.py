@@ -260,9 +260,8 @@ def _request(state: Any, tokens: bytes) -> SettleRequest:
         changed = _changes(state.message_annotations)
         if state.undeliverable_here:
             return SettleRequest(Disposition.DEFER, tokens, changed)
-        if state.delivery_failed or changed is not None:
-            return SettleRequest(Disposition.ABANDON, tokens, changed)
-        return SettleRequest(Disposition.RELEASE, tokens)
+        # Also without delivery-failed: the SDK for Go abandons so, and expects it to count.
+        return SettleRequest(Disposition.ABANDON, tokens, changed)
     if isinstance(state, Rejected):
         return _dead_letter(state, tokens)
     return SettleRequest(Disposition.RELEASE, tokens)

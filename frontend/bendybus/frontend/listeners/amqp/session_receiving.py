@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.amqp.links import OutgoingLink
 from bendybus.amqp.performatives import Error
-from bendybus.amqp.values import Symbol
+from bendybus.amqp.values import Described, Symbol
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core.receive import Source
@@ -55,7 +55,9 @@ class SessionReceivingLink(ReceivingLink):
     ) -> None:
         super().__init__(connection, link, path)
         self._source = source
-        self._wanted = wanted
+        # Filters are described values, but most SDKs leave the descriptor out. Answered in kind.
+        self._descriptor = wanted.descriptor if isinstance(wanted, Described) else None
+        self._wanted = wanted.value if isinstance(wanted, Described) else wanted
         self._accepting: asyncio.Task[None] | None = None
         # Once it is locked.
         self.session: LockedSession | None = None
@@ -138,9 +140,10 @@ class SessionReceivingLink(ReceivingLink):
         receiver = sessions.open(
             entity, self._source.mode, session, self.hand, self.fail, owner=connection.flow.owner
         )
-        source = dataclasses.replace(
-            link.attach.source, filter={Symbol(SESSION_FILTER): session.session_id}
-        )
+        held: Any = session.session_id
+        if self._descriptor is not None:
+            held = Described(self._descriptor, held)
+        source = dataclasses.replace(link.attach.source, filter={Symbol(SESSION_FILTER): held})
         link.accept(
             source=source,
             max_message_size=connection.front_end.message_bytes_max(self._path),
