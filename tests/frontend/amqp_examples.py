@@ -28,6 +28,8 @@ from bendybus.amqp.values import (
     Ulong,
     Ushort,
 )
+from bendybus.frontend.listeners.amqp import incoming_messages
+from bendybus.frontend.listeners.amqp.listener import message_ids
 from bendybus.v1.message_pb2 import DeliveredBatch, MessageBatch
 
 NUMBER = 3 << 48 | 5
@@ -219,3 +221,11 @@ def delivered(batch: MessageBatch, *, locked: bool = True, **columns: Any) -> De
     for name, value in columns.items():
         getattr(made, name).extend(value)
     return DeliveredBatch.FromString(made.SerializeToString())
+
+
+def of_delivery(payload: bytes, form: int = 0) -> MessageBatch:
+    """Return the columns of what one delivery carries: a message, or those of a batch."""
+    made = incoming_messages.Columns()
+    for each in sections.batched(payload) if form == sections.BATCH_FORMAT else (payload,):
+        made.add(each)
+    return made.batch(message_ids())

@@ -19,7 +19,7 @@ from bendybus.client.messages import encode
 from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
 from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument, MessageSizeExceeded
-from bendybus.frontend.listeners.amqp import annotations, incoming_messages, outgoing_messages
+from bendybus.frontend.listeners.amqp import annotations, outgoing_messages
 from bendybus.v1.message_pb2 import MessageBatch
 from bendybus.wire import frame_forms
 from tests.frontend import amqp_examples
@@ -30,7 +30,7 @@ MANY = settings(max_examples=300, suppress_health_check=list(HealthCheck))
 
 
 def sent(message: Message) -> MessageBatch:
-    return incoming_messages.of_delivery(amqp_examples.payload(message))
+    return amqp_examples.of_delivery(amqp_examples.payload(message))
 
 
 def received(batch: MessageBatch, *, whole: bool = False) -> Message:
@@ -182,7 +182,7 @@ def test_a_damaged_message_is_refused_or_passed_on(
     place %= len(payload)
     payload[place] = byte
     try:
-        batch = incoming_messages.of_delivery(bytes(payload[:place] if cut else payload))
+        batch = amqp_examples.of_delivery(bytes(payload[:place] if cut else payload))
     except (InvalidArgument, MessageSizeExceeded):
         return
 

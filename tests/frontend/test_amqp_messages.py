@@ -30,7 +30,7 @@ UINT_MAX = 2**32 - 1
 
 def sent(**parts: Any) -> MessageBatch:
     parts = parts if parts.keys() & {"sequences", "has_value"} else {"data": (b"body",), **parts}
-    return incoming_messages.of_delivery(amqp_examples.payload(Message(**parts)))
+    return amqp_examples.of_delivery(amqp_examples.payload(Message(**parts)))
 
 
 def received(batch: MessageBatch, **given: Any) -> Message:
@@ -118,7 +118,7 @@ def test_a_field_of_another_type_is_refused(parts: dict[str, Any], sentence: str
 
 
 def test_a_message_without_sections_has_a_null_body() -> None:
-    found = received(incoming_messages.of_delivery(b""))
+    found = received(amqp_examples.of_delivery(b""))
 
     assert (found.has_value, found.value) == (True, None)
 
@@ -158,7 +158,7 @@ def test_an_empty_session_is_a_session_like_any_other() -> None:
     for session in ("", None, "s"):
         properties = Properties(group_id=session, message_id="m")
         made.add(amqp_examples.payload(Message(properties=properties, data=(b"",))))
-    batch = made.batch()
+    batch = made.batch(lambda: "id")
 
     assert list(batch.session_ids) == ["", "", "s"]
     assert list(batch.session_present) == [True, False, True]
@@ -290,10 +290,9 @@ def test_a_body_is_as_large_as_the_client_of_the_contract_would_make_it() -> Non
 
 
 @pytest.mark.parametrize("payload", [b"\x00", b"\x00Su\xa0\xff", b"\x00\x53\x10\x45", b"\xff" * 9])
-@pytest.mark.parametrize("form", [0, sections.BATCH_FORMAT])
-def test_what_is_not_amqp_is_refused(payload: bytes, form: int) -> None:
+def test_what_is_not_amqp_is_refused(payload: bytes) -> None:
     with pytest.raises(InvalidArgument, match=r"message: cannot be decoded as AMQP 1\.0: "):
-        incoming_messages.of_delivery(payload, form)
+        amqp_examples.of_delivery(payload)
 
 
 def test_text_that_is_not_unicode_is_refused() -> None:
@@ -302,7 +301,7 @@ def test_text_that_is_not_unicode_is_refused() -> None:
     payload = b"\x00\x53\x73\xc0" + bytes((len(name) + 1, 1)) + name + b"\x00\x53\x75\xa0\x00"
 
     with pytest.raises(InvalidArgument, match="text that is not utf-8"):
-        incoming_messages.of_delivery(payload)
+        amqp_examples.of_delivery(payload)
 
 
 def test_a_refused_message_is_not_added() -> None:
@@ -313,7 +312,7 @@ def test_a_refused_message_is_not_added() -> None:
         made.add(b"\x00")
 
     assert len(made) == 1
-    assert len(made.batch().messages) == 1
+    assert len(made.batch(lambda: "id").messages) == 1
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from bendybus.client.messages import encode, values
 from bendybus.client.messages.amqp import AmqpAnnotatedMessage
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
-from bendybus.frontend.listeners.amqp import incoming_messages, outgoing_messages
+from bendybus.frontend.listeners.amqp import outgoing_messages
 from bendybus.v1.message_pb2 import DeliveredBatch, MessageBatch
 from tests.frontend import amqp_examples
 from tests.frontend.amqp_examples import ENQUEUED_MS, LOCKED_UNTIL_MS, NUMBER, TOKEN
@@ -68,7 +68,7 @@ BARE: dict[str, Any] = {"message_id": "m"}
 def sent_by_sdk(message: Any) -> MessageBatch:
     raw = message if isinstance(message, SdkAnnotated) else message._raw_amqp_message
     outgoing = PyamqpTransport.to_outgoing_amqp_message(raw)
-    return incoming_messages.of_delivery(bytes(_encode.encode_payload(bytearray(), outgoing)))
+    return amqp_examples.of_delivery(bytes(_encode.encode_payload(bytearray(), outgoing)))
 
 
 def sent_by_client(message: Any) -> MessageBatch:
@@ -284,7 +284,7 @@ def test_a_batch_of_the_sdk_is_its_messages() -> None:
         batch[5].append(bytes(_encode.encode_payload(bytearray(), outgoing)))
     payload = bytes(_encode.encode_payload(bytearray(), batch))  # type: ignore[arg-type]
 
-    found = incoming_messages.of_delivery(payload, 0x80013700)
+    found = amqp_examples.of_delivery(payload, 0x80013700)
 
     assert list(found.message_ids) == ["a", "b"]
     deliveries = [DeliveredBatch(messages=[each]) for each in found.messages]

@@ -178,7 +178,7 @@ class RawAmqp:
             handle=self._handles[address, SENDER],
             delivery_id=number,
             delivery_tag=number.to_bytes(4, "big"),
-            message_format=0,
+            message_format=given.pop("message_format", 0),
             **given,
         )
         self.send(transfer, payload=payload)

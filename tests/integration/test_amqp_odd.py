@@ -23,6 +23,7 @@ from bendybus.amqp.performatives import (
     Disposition,
     Modified,
     Open,
+    Rejected,
     Released,
     SaslInit,
     Transfer,
@@ -205,6 +206,18 @@ def test_a_session_filter_may_be_a_described_value(guarded: Guarded, descriptor:
         assert answer.source.value[7] == {name: asked}
         held = {"session-id": asked.value}
         assert peer.manage("sessions", "get-session-state", held)[0] == 200
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x00", b"\x00Su\xa0\xff", b"\xff" * 9])
+def test_a_batch_that_is_none_is_refused_and_the_link_goes_on(
+    guarded: Guarded, payload: bytes
+) -> None:
+    with guarded.raw().plain(ROOT_POLICY, ROOT_KEY) as peer:
+        assert peer.attach("bills", SENDER) is None
+        refused = peer.transfer("bills", payload, message_format=sections.BATCH_FORMAT)
+        assert isinstance(refused, Rejected)
+        assert refused.error.condition == "com.microsoft:argument-error"
+        assert peer.manage("bills", "peek-message", PEEK)[0] == 204
 
 
 @pytest.mark.parametrize(

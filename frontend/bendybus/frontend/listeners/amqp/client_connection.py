@@ -126,6 +126,7 @@ class ClientConnection:
         self.authenticator = listener.authenticator
         self.claims = Claims(listener.authenticator)
         self.client = listener.next_name()
+        self.new_id = listener.new_id
         # Requests of the core that are not answered: sends, and settlements.
         self.sends = self.settlements = 0
         # Links with transfers that were read together and go on together.

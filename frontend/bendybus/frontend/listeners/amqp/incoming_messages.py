@@ -15,9 +15,7 @@ header.delivery-count is of one hop: dropped. Delivery annotations are passed on
 does. They, and what no field can hold, go into the head's escapes. Undone by `outgoing_messages`.
 """
 
-import itertools
-import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from bendybus.amqp import sections, values
@@ -33,10 +31,6 @@ from bendybus.v1 import message_pb2
 
 # What a header holds of a time to live that its 32 bits cannot hold.
 _TTL_MAX: Final = 2**32 - 1
-# Of messages that come without a message-id: 32 digits, as the service's. A random prefix and a
-# count, since a random id costs more than all the rest of a small message.
-_IDS_OF: Final = os.urandom(10).hex()
-_ids: Final = itertools.count(1)
 _TEXTS: Final = (
     ("to", "to", str),
     ("subject", "subject", str),
@@ -73,8 +67,8 @@ class Columns:
         """Add the messages of others."""
         self._rows += others._rows
 
-    def batch(self) -> columns.MessageBatch:
-        """Return the columns; one that says nothing is empty."""
+    def batch(self, new_id: Callable[[], str]) -> columns.MessageBatch:
+        """Return the columns; one that says nothing is empty. `new_id`: a message-id, each time."""
         if not self._rows:
             return message_pb2.MessageBatch()
         bodies, heads, ids, keys, sessions, lives, due = zip(*self._rows, strict=True)
@@ -84,8 +78,7 @@ class Columns:
             batch.formats.extend(
                 [message_format.SPLIT if head else message_format.WHOLE for head in heads]
             )
-        if any(ids):
-            batch.message_ids.extend(ids)
+        batch.message_ids.extend([new_id() if id_ is None else id_ for id_ in ids])
         if any(keys):
             batch.partition_keys.extend(keys)
         present = [session is not None for session in sessions]
@@ -98,24 +91,6 @@ class Columns:
         if any(due):
             batch.scheduled_enqueue_time_ms.extend(due)
         return batch
-
-
-def of_delivery(payload: bytes, form: int = 0) -> columns.MessageBatch:
-    """Return what one delivery carries: a message, or those of a batch.
-
-    `form`: the message-format of the transfer. Raises InvalidArgument or MessageSizeExceeded.
-    """
-    made = Columns()
-    if form == sections.BATCH_FORMAT:
-        try:
-            payloads: Sequence[bytes] = sections.batched(payload)
-        except DecodeError as error:
-            raise _undecodable(error) from None
-        for each in payloads:
-            made.add(each)
-    else:
-        made.add(payload)
-    return made.batch()
 
 
 def changed_properties(entries: Map | None) -> columns.Properties:
@@ -138,7 +113,7 @@ class _Row(NamedTuple):
 
     body: bytes
     head: bytes
-    message_id: str
+    message_id: str | None
     partition_key: str
     session_id: str | None
     time_to_live_ms: int
@@ -149,21 +124,18 @@ def _row(message: sections.Message) -> _Row:
     head = message_pb2.Message()
     kept: dict[str, Any] = {}
     header, properties = message.header, message.properties
-    message_id, partition_key, scheduled_ms = "", "", 0
+    partition_key, scheduled_ms = "", 0
+    message_id: str | None = None
     session_id: str | None = None
     if header is not None:
         _add_header(head, header, kept)
     if message.delivery_annotations:
         _keep_delivery_annotations(message.delivery_annotations, kept)
-    if properties is None:
-        message_id = new_id()
-    else:
+    if properties is not None:
         if properties.group_id is not None:
             session_id = properties.group_id
         if properties.message_id is not None:
             message_id = _text("message-id", properties.message_id, str, kept)
-        else:
-            message_id = new_id()
         _add_properties(head, properties, kept)
     if message.message_annotations:
         own, partition_key, scheduled_ms = _split(message.message_annotations, kept)
@@ -191,11 +163,6 @@ def _row(message: sections.Message) -> _Row:
         _time_to_live_ms(header, properties),
         scheduled_ms,
     )
-
-
-def new_id() -> str:
-    """Return a message-id that no other message has."""
-    return f"{_IDS_OF}{next(_ids):012x}"
 
 
 def _keep_delivery_annotations(given: Map, kept: dict[str, Any]) -> None:

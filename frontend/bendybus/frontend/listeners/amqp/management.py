@@ -321,7 +321,8 @@ def _messages(fields: Fields) -> Columns:
 async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
     name, sub_queue = request_values.entity_and_sub_queue(link.path)
     outcome = await link.connection.repeated_sends.send(
-        SendRequest(name, sub_queue, _messages(fields).batch()), client=link.connection.client
+        SendRequest(name, sub_queue, _messages(fields).batch(link.connection.new_id)),
+        client=link.connection.client,
     )
     for error in outcome.failures.values():
         raise error
@@ -331,7 +332,8 @@ async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
 def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     messages = _messages(fields)
     operation = Collected(
-        *request_values.entity_and_sub_queue(link.path), SendPart(messages.batch())
+        *request_values.entity_and_sub_queue(link.path),
+        SendPart(messages.batch(link.connection.new_id)),
     )
     # Numbers are given as it is committed.
     return operation, {"sequence-numbers": Array(values.LONG, [0] * len(messages))}

@@ -109,7 +109,7 @@ class SendingLink:
         request = SendRequest(
             self._entity,
             SubQueue.MAIN,
-            messages.batch(),
+            messages.batch(self._connection.new_id),
             group_sizes=sizes if len(sizes) > 1 else (),
         )
         self._connection.repeated_sends.submit(
@@ -125,7 +125,9 @@ class SendingLink:
         try:
             messages = Columns()
             self._add(event, messages)
-            operation = Operation(self._entity, SubQueue.MAIN, SendPart(messages.batch()))
+            operation = Operation(
+                self._entity, SubQueue.MAIN, SendPart(messages.batch(self._connection.new_id))
+            )
             coordinator.collect(self._connection.coordinators, state, operation)
         except BusError as error:
             self._connection.front_end.metrics.refused(self._path, error)
