@@ -17,35 +17,20 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bendybus.amqp import events
 from bendybus.amqp.connection import Connection, ConnectionSettings
-from bendybus.amqp.links import (
-    IncomingLink,
-    Link,
-    LinkState,
-    OutgoingDelivery,
-    OutgoingLink,
-)
-from bendybus.amqp.performatives import Coordinator, Error, Source, Target
-from bendybus.domain import errors, limits, message_access
+from bendybus.amqp.links import Link, LinkState, OutgoingDelivery, OutgoingLink
+from bendybus.amqp.performatives import Error
+from bendybus.domain import limits
 from bendybus.domain.errors import BusError
-from bendybus.domain.message_access import Access
-from bendybus.domain.message_state import ReceiveMode
-from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.call_ledger import Holder
-from bendybus.frontend.core.receive import Source as ReceiveSource
-from bendybus.frontend.listeners import request_values
-from bendybus.frontend.listeners.amqp import addresses, conditions, coordinator
-from bendybus.frontend.listeners.amqp.addresses import Address, Node
-from bendybus.frontend.listeners.amqp.cbs import CBS_BYTES_MAX, CbsLink
+from bendybus.frontend.listeners.amqp import attach, conditions
 from bendybus.frontend.listeners.amqp.claims import Claims
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
 from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
-from bendybus.frontend.listeners.amqp.management import ManagementLink
 from bendybus.frontend.listeners.amqp.reading import Reading
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
-from bendybus.frontend.listeners.amqp.request_links import REQUEST_BYTES_MAX, ReplyLink, RequestLink
+from bendybus.frontend.listeners.amqp.request_links import ReplyLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
-from bendybus.frontend.listeners.amqp.session_receiving import SESSION_FILTER, SessionReceivingLink
-from bendybus.frontend.security.authenticator import Operation
+from bendybus.frontend.listeners.amqp.session_receiving import SessionReceivingLink
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.listener import AmqpListener
@@ -70,11 +55,7 @@ STRANGER_REFUSALS: Final = 8
 UNREAD_S: Final = 60.0
 # A check of silence that comes so late: this process was suspended, and what came is unread.
 LATE_S: Final = 2.0
-_BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
-_LARGEST: Final = 2**31 - 1
 PLAIN: Final = "PLAIN"
-
-Endpoint = RequestLink | ReplyLink | SendingLink | ReceivingLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +105,7 @@ class ClientConnection:
         self.repeated_sends = listener.repeated_sends
         self.metrics = listener.metrics
         self.authenticator = listener.authenticator
+        self.expect = listener.expect
         self.claims = Claims(listener.authenticator)
         self.client = listener.next_name()
         self.new_id = listener.new_id
@@ -546,102 +528,12 @@ class ClientConnection:
         if context is not None:
             context.closed(lost=lost)
 
-    # Links that are attached
-
     def _attached(self, event: events.Attached) -> None:
-        link, asked = event.link, event.attach
-        text = path = ""
-        try:
-            if isinstance(asked.target, Coordinator) and isinstance(link, IncomingLink):
-                self._attach_coordinator(link)
-                return
-            terminus = asked.target if isinstance(link, IncomingLink) else asked.source
-            if not isinstance(terminus, (Source, Target)):
-                raise errors.InvalidArgument("address", "the link must have a source and a target.")
-            address = addresses.parse(terminus.address)
-            text, path = address.text, address.path
-            if address.node is Node.MANAGEMENT:
-                # Who may do nothing there learns nothing there; each request needs its own right.
-                self.claims.check(Operation.DESCRIBE_PARTITIONS, path)
-                request_values.entity_and_sub_queue(path)
-            if isinstance(link, OutgoingLink):
-                self._attach_outgoing(link, address)
-            else:
-                assert isinstance(link, IncomingLink), link
-                self._attach_incoming(link, address)
-        except BusError as error:
-            self.front_end.metrics.refused(path, error)
-            link.refuse(conditions.of(error, text))
+        refused = attach.attach(self, event.link, event.attach)
+        if refused is not None:
             self._refused += 1
             if self.reading.stranger and self._refused > STRANGER_REFUSALS:
-                self.soon(self.end, conditions.of(error, text))
-        if link.state is LinkState.DETACHING:
+                self.soon(self.end, refused)
+        if event.link.state is LinkState.DETACHING:
             # The answer did not fit into a frame of the client.
-            self._leave(link)
-
-    def _attach_incoming(self, link: IncomingLink, address: Address) -> None:
-        if address.node is Node.ENTITY:
-            self._attach_sender(link, address)
-            return
-        made: RequestLink
-        if address.node is Node.CBS:
-            made, most = CbsLink(self, link, address.path), CBS_BYTES_MAX
-        else:
-            made, most = ManagementLink(self, link, address.path), REQUEST_BYTES_MAX
-        link.context = made
-        link.accept(max_message_size=most)
-        made.begin()
-
-    def _attach_coordinator(self, link: IncomingLink) -> None:
-        if not self.claims.any:
-            raise errors.Unauthenticated("transactions need a token. Put one to $cbs first.")
-        made = CoordinatorLink(self, link)
-        self.coordinators.add(made)
-        link.context = made
-        link.accept(max_message_size=coordinator.REQUEST_BYTES_MAX)
-        made.begin()
-
-    def _attach_sender(self, link: IncomingLink, address: Address) -> None:
-        path = address.path
-        name, sub_queue = request_values.entity_and_sub_queue(path)
-        self.claims.check(Operation.SEND, path)
-        message_access.check(self.front_end.directory.find(name), Access.SEND)
-        if sub_queue is not SubQueue.MAIN:
-            raise errors.InvalidOperation(f"{path!r}: messages cannot be sent to a sub-queue.")
-        message_bytes, batch_bytes = self.front_end.send_limits(name)
-        self._listener.takes(max(message_bytes, batch_bytes))
-        made = SendingLink(self, link, path, name, message_bytes)
-        link.context = made
-        link.accept(
-            max_message_size=min(max(message_bytes, batch_bytes), _LARGEST),
-            properties={_BATCH_SIZE: batch_bytes},
-        )
-        made.begin()
-
-    def _attach_outgoing(self, link: OutgoingLink, address: Address) -> None:
-        if address.node is not Node.ENTITY:
-            reply = ReplyLink(self, link, address.path)
-            self.reply_links.add(reply)
-            link.context = reply
-            link.accept(max_message_size=_LARGEST)
-            return
-        path = address.path
-        name, sub_queue = request_values.entity_and_sub_queue(path)
-        self.claims.check(Operation.RECEIVE, path)
-        mode = (
-            ReceiveMode.RECEIVE_AND_DELETE
-            if link.attach.snd_settle_mode == 1
-            else ReceiveMode.PEEK_LOCK
-        )
-        source = ReceiveSource(name, sub_queue, mode)
-        asked = link.attach.source.filter or {}
-        if SESSION_FILTER in asked:
-            session = SessionReceivingLink(self, link, path, source, asked[SESSION_FILTER])
-            link.context = session
-            session.accept()
-            return
-        made = ReceivingLink(self, link, path)
-        link.context = made
-        receiver = self.front_end.receives.open(source, made.hand, made.fail, owner=self.flow.owner)
-        link.accept(max_message_size=min(self.front_end.message_bytes_max(path), _LARGEST))
-        made.begin(receiver)
+            self._leave(event.link)

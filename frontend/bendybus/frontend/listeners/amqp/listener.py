@@ -177,8 +177,8 @@ class AmqpListener:
         self._connections.discard(connection)
         self.metrics.connections.dec()
 
-    def takes(self, message_bytes_max: int) -> None:
-        """Take note of how large messages may be that a link brings."""
+    def expect(self, message_bytes_max: int) -> None:
+        """Make room for the largest message that a link may bring."""
         self._parts_bytes_max = max(self._parts_bytes_max, LARGEST_MIN * message_bytes_max)
 
     def reserve(self, size_bytes: int, held_bytes: int, policy: str) -> bool:

@@ -1,0 +1,136 @@
+"""Attaching: what the address of a link names, whether the client may use it, and what it becomes.
+
+    node                    the client sends             the client receives
+    an entity               SendingLink                  ReceivingLink, SessionReceivingLink
+    $cbs                    CbsLink                      ReplyLink
+    …/$management           ManagementLink               ReplyLink
+    target: coordinator     CoordinatorLink
+
+Rights are checked here, and again whenever a token ends or policies change (`client_connection`).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from bendybus.amqp.links import SND_SETTLED, IncomingLink, Link, OutgoingLink
+from bendybus.amqp.performatives import Attach, Coordinator, Error, Source, Target
+from bendybus.domain import errors, message_access
+from bendybus.domain.errors import BusError
+from bendybus.domain.message_access import Access
+from bendybus.domain.message_state import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.receive import Source as ReceiveSource
+from bendybus.frontend.listeners import request_values
+from bendybus.frontend.listeners.amqp import addresses, conditions, coordinator
+from bendybus.frontend.listeners.amqp.addresses import Address, Node
+from bendybus.frontend.listeners.amqp.cbs import CBS_BYTES_MAX, CbsLink
+from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
+from bendybus.frontend.listeners.amqp.management import ManagementLink
+from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
+from bendybus.frontend.listeners.amqp.request_links import REQUEST_BYTES_MAX, ReplyLink, RequestLink
+from bendybus.frontend.listeners.amqp.sending import SendingLink
+from bendybus.frontend.listeners.amqp.session_receiving import SESSION_FILTER, SessionReceivingLink
+from bendybus.frontend.security.authenticator import Operation
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
+
+_BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
+# So that a max-message-size fits a signed integer of 32 bits.
+_LARGEST: Final = 2**31 - 1
+
+
+def attach(connection: "ClientConnection", link: Link, asked: Attach) -> Error | None:
+    """Accept a link, or refuse it and return why."""
+    text = path = ""
+    try:
+        if isinstance(asked.target, Coordinator) and isinstance(link, IncomingLink):
+            _attach_coordinator(connection, link)
+            return None
+        terminus = asked.target if isinstance(link, IncomingLink) else asked.source
+        if not isinstance(terminus, (Source, Target)):
+            raise errors.InvalidArgument("address", "the link must have a source and a target.")
+        address = addresses.parse(terminus.address)
+        text, path = address.text, address.path
+        if address.node is Node.MANAGEMENT:
+            # A client without any right there learns nothing; each request needs its own right.
+            connection.claims.check(Operation.DESCRIBE_PARTITIONS, path)
+            request_values.entity_and_sub_queue(path)
+        if isinstance(link, OutgoingLink):
+            _attach_outgoing(connection, link, address)
+        else:
+            assert isinstance(link, IncomingLink), link
+            _attach_incoming(connection, link, address)
+    except BusError as error:
+        connection.front_end.metrics.refused(path, error)
+        refused = conditions.of(error, text)
+        link.refuse(refused)
+        return refused
+    return None
+
+
+def _attach_coordinator(connection: "ClientConnection", link: IncomingLink) -> None:
+    if not connection.claims.any:
+        raise errors.Unauthenticated("transactions need a token. Put one to $cbs first.")
+    made = CoordinatorLink(connection, link)
+    connection.coordinators.add(made)
+    link.context = made
+    link.accept(max_message_size=coordinator.REQUEST_BYTES_MAX)
+    made.begin()
+
+
+def _attach_incoming(connection: "ClientConnection", link: IncomingLink, address: Address) -> None:
+    if address.node is Node.ENTITY:
+        _attach_sender(connection, link, address.path)
+        return
+    made: RequestLink
+    if address.node is Node.CBS:
+        made, most = CbsLink(connection, link, address.path), CBS_BYTES_MAX
+    else:
+        made, most = ManagementLink(connection, link, address.path), REQUEST_BYTES_MAX
+    link.context = made
+    link.accept(max_message_size=most)
+    made.begin()
+
+
+def _attach_sender(connection: "ClientConnection", link: IncomingLink, path: str) -> None:
+    name, sub_queue = request_values.entity_and_sub_queue(path)
+    connection.claims.check(Operation.SEND, path)
+    message_access.check(connection.front_end.directory.find(name), Access.SEND)
+    if sub_queue is not SubQueue.MAIN:
+        raise errors.InvalidOperation(f"{path!r}: messages cannot be sent to a sub-queue.")
+    message_bytes, batch_bytes = connection.front_end.send_limits(name)
+    most = max(message_bytes, batch_bytes)
+    connection.expect(most)
+    made = SendingLink(connection, link, path, name, message_bytes)
+    link.context = made
+    link.accept(max_message_size=min(most, _LARGEST), properties={_BATCH_SIZE: batch_bytes})
+    made.begin()
+
+
+def _attach_outgoing(connection: "ClientConnection", link: OutgoingLink, address: Address) -> None:
+    if address.node is Node.ENTITY:
+        _attach_receiver(connection, link, address.path)
+        return
+    reply = ReplyLink(connection, link, address.path)
+    connection.reply_links.add(reply)
+    link.context = reply
+    link.accept(max_message_size=_LARGEST)
+
+
+def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: str) -> None:
+    name, sub_queue = request_values.entity_and_sub_queue(path)
+    connection.claims.check(Operation.RECEIVE, path)
+    deletes = link.attach.snd_settle_mode == SND_SETTLED
+    mode = ReceiveMode.RECEIVE_AND_DELETE if deletes else ReceiveMode.PEEK_LOCK
+    source = ReceiveSource(name, sub_queue, mode)
+    filters = link.attach.source.filter or {}
+    if SESSION_FILTER in filters:
+        session = SessionReceivingLink(connection, link, path, source, filters[SESSION_FILTER])
+        link.context = session
+        session.accept()
+        return
+    made, front_end = ReceivingLink(connection, link, path), connection.front_end
+    link.context = made
+    receiver = front_end.receives.open(source, made.hand, made.fail, owner=connection.flow.owner)
+    link.accept(max_message_size=min(front_end.message_bytes_max(path), _LARGEST))
+    made.begin(receiver)
