@@ -226,6 +226,5 @@ def delivered(batch: MessageBatch, *, locked: bool = True, **columns: Any) -> De
 def of_delivery(payload: bytes, form: int = 0) -> MessageBatch:
     """Return the columns of what one delivery carries: a message, or those of a batch."""
     made = incoming_messages.Columns()
-    for each in sections.batched(payload) if form == sections.BATCH_FORMAT else (payload,):
-        made.add(each)
+    made.add_delivery(payload, form)
     return made.batch(message_ids())

@@ -290,9 +290,10 @@ def test_a_body_is_as_large_as_the_client_of_the_contract_would_make_it() -> Non
 
 
 @pytest.mark.parametrize("payload", [b"\x00", b"\x00Su\xa0\xff", b"\x00\x53\x10\x45", b"\xff" * 9])
-def test_what_is_not_amqp_is_refused(payload: bytes) -> None:
+@pytest.mark.parametrize("form", [0, sections.BATCH_FORMAT])
+def test_what_is_not_amqp_is_refused(payload: bytes, form: int) -> None:
     with pytest.raises(InvalidArgument, match=r"message: cannot be decoded as AMQP 1\.0: "):
-        amqp_examples.of_delivery(payload)
+        amqp_examples.of_delivery(payload, form)
 
 
 def test_text_that_is_not_unicode_is_refused() -> None:

@@ -32,6 +32,7 @@ from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.upstreams import unary_calls
 from bendybus.frontend.upstreams.unary_calls import (
     Answer,
@@ -60,6 +61,18 @@ class Operation:
     entity: str
     sub_queue: SubQueue
     part: Part
+
+
+def settle_part(request: SettleRequest) -> SettlePart:
+    """Return a settlement as a part of a transaction."""
+    return SettlePart(
+        request.disposition,
+        request.lock_tokens,
+        request.changed_properties,
+        request.dead_letter_reason,
+        request.dead_letter_error_description,
+        request.session_token,
+    )
 
 
 @dataclass(frozen=True, slots=True)

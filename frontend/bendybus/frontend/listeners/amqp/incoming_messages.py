@@ -52,23 +52,37 @@ class Columns:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, payload: bytes) -> None:
-        """Add the AMQP message that `payload` is.
+    def add_delivery(self, payload: bytes, message_format: int) -> int:
+        """Add what one delivery carries: a message, or all those of a batch; return how many.
 
         Raises InvalidArgument or MessageSizeExceeded; then nothing was added.
         """
+        if message_format != sections.BATCH_FORMAT:
+            self.add(payload)
+            return 1
+        try:
+            payloads = sections.batched(payload)
+        except DecodeError as error:
+            raise _undecodable(error) from None
+        batch = Columns()
+        for each in payloads:
+            batch.add(each)
+        self._rows += batch._rows
+        return len(payloads)
+
+    def add(self, payload: bytes) -> None:
+        """Add one AMQP message. Raises as `add_delivery` does."""
         try:
             message = sections.decode(payload)
         except DecodeError as error:
             raise _undecodable(error) from None
         self._rows.append(_row(message))
 
-    def extend(self, others: "Columns") -> None:
-        """Add the messages of others."""
-        self._rows += others._rows
-
     def batch(self, new_id: Callable[[], str]) -> columns.MessageBatch:
-        """Return the columns; one that says nothing is empty. `new_id`: a message-id, each time."""
+        """Return the columns; one whose values are all defaults is left empty.
+
+        `new_id`: returns an id for each message without one.
+        """
         if not self._rows:
             return message_pb2.MessageBatch()
         bodies, heads, ids, keys, sessions, lives, due = zip(*self._rows, strict=True)

@@ -7,7 +7,7 @@ nothing.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -22,7 +22,7 @@ from bendybus.domain import errors, limits, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
-from bendybus.frontend.core import batch_delete, by_number, peek
+from bendybus.frontend.core import batch_delete, by_number, columns, peek, transact
 from bendybus.frontend.core.call_ledger import REQUESTS
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import SendRequest
@@ -40,7 +40,7 @@ from bendybus.frontend.listeners.amqp.fields import Fields
 from bendybus.frontend.listeners.amqp.incoming_messages import Columns
 from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.security.authenticator import Operation
-from bendybus.frontend.upstreams.unary_calls import SendPart, SettlePart
+from bendybus.frontend.upstreams.unary_calls import SendPart
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -240,15 +240,7 @@ async def _update_disposition(link: ManagementLink, fields: Fields) -> Reply:
 
 
 def _collected_disposition(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
-    asked = _disposition(link, fields)
-    part = SettlePart(
-        asked.disposition,
-        asked.lock_tokens,
-        asked.changed_properties,
-        asked.dead_letter_reason,
-        asked.dead_letter_error_description,
-        asked.session_token,
-    )
+    part = transact.settle_part(_disposition(link, fields))
     return Collected(*request_values.entity_and_sub_queue(link.path), part), {}
 
 
@@ -306,7 +298,7 @@ async def _receive_deferred(link: ManagementLink, fields: Fields) -> Reply:
     return {"messages": messages}
 
 
-def _payloads(batches: Any) -> list[bytes]:
+def _payloads(batches: Iterable[columns.DeliveredBatch]) -> list[bytes]:
     deliveries = map(outgoing_messages.Delivery, batches)
     return [each.encode(index) for each in deliveries for index in range(len(each))]
 

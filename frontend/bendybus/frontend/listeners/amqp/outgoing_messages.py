@@ -17,7 +17,7 @@ its receiver can settle it.
 
 import functools
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from uuid import UUID
 
@@ -32,8 +32,9 @@ from bendybus.frontend.listeners.amqp.escapes import Section
 from bendybus.v1 import message_pb2
 
 _UINT_MAX: Final = 2**32 - 1
-_REASON: Final = "DeadLetterReason"
-_DESCRIPTION: Final = "DeadLetterErrorDescription"
+# Application properties of a dead-lettered message; in the info of a rejection that asks for one.
+REASON: Final = "DeadLetterReason"
+DESCRIPTION: Final = "DeadLetterErrorDescription"
 
 
 class Delivery:
@@ -244,7 +245,7 @@ class Delivery:
         changes: dict[str, message_pb2.Value] = {}
         if self._changed and self._changed[index]:
             changes.update(_changes(self._changed[index]))
-        for name, texts in ((_REASON, self._reasons), (_DESCRIPTION, self._descriptions)):
+        for name, texts in ((REASON, self._reasons), (DESCRIPTION, self._descriptions)):
             if texts and texts[index]:
                 changes[name] = message_pb2.Value(string_value=texts[index])
         if changes:
@@ -384,7 +385,7 @@ def _key(name: str) -> bytes:
     return encoding.encode(Symbol(name))
 
 
-def _packer(*facts: tuple[bytes, str]) -> Any:
+def _packer(*facts: tuple[bytes, str]) -> Callable[..., bytes]:
     return struct.Struct(">" + "".join(f"{len(key)}sB{form}" for key, form in facts)).pack
 
 

@@ -21,7 +21,7 @@ from bendybus.amqp.performatives import (
 )
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core import columns
+from bendybus.frontend.core import columns, transact
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.settle import SettleRequest, Settling
 from bendybus.frontend.core.transact import Operation
@@ -32,14 +32,11 @@ from bendybus.frontend.listeners.amqp import (
     outgoing_messages,
 )
 from bendybus.frontend.security import authenticator
-from bendybus.frontend.upstreams.unary_calls import SettlePart
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
-REASON: Final = "DeadLetterReason"
-DESCRIPTION: Final = "DeadLetterErrorDescription"
 # Deliveries of a session that its client has not settled; it gets no more beyond that.
 UNSETTLED_MAX: Final = 50_000
 
@@ -67,11 +64,6 @@ class ReceivingLink:
     def path(self) -> str:
         """What is received from."""
         return self._path
-
-    @property
-    def deletes(self) -> bool:
-        """Whether messages are deleted as they are sent."""
-        return self._settled
 
     def begin(self, receiver: Receiver) -> None:
         """Give the client what the receiver is handed."""
@@ -169,15 +161,9 @@ class ReceivingLink:
         assert self._receiver is not None, "it receives"
         shared = self._receiver.shared
         try:
-            asked = _request(state.outcome, tokens)
-            part = SettlePart(
-                asked.disposition,
-                tokens,
-                asked.changed_properties,
-                asked.dead_letter_reason,
-                asked.dead_letter_error_description,
-                shared.session_token,
-            )
+            request = _request(state.outcome, tokens)
+            request.session_token = shared.session_token
+            part = transact.settle_part(request)
             operation = Operation(shared.entity.name, shared.sub_queue, part)
             committed = partial(self._committed, deliveries, state)
             coordinator.collect(self._connection.coordinators, state, operation, committed)
@@ -272,7 +258,10 @@ def _dead_letter(state: Rejected, tokens: bytes) -> SettleRequest:
     if error is None:
         return SettleRequest(Disposition.DEAD_LETTER, tokens)
     info = dict(error.info or {})
-    reason, description = info.pop(REASON, None), info.pop(DESCRIPTION, None)
+    reason, description = (
+        info.pop(outgoing_messages.REASON, None),
+        info.pop(outgoing_messages.DESCRIPTION, None),
+    )
     if error.condition != DEAD_LETTER:
         # Of a peer that is no SDK of Service Bus: why it rejects is the reason.
         reason = error.condition if reason is None else reason

@@ -6,7 +6,7 @@ client ── request: message-id, reply-to ──►  node
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from bendybus.amqp import sections
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 CREDIT: Final = 100
 REPLIES_MAX: Final = 200
 REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
-
-
-class Answers(Protocol):
-    """Takes the reply to a request: application properties, and a body."""
-
-    def __call__(self, properties: dict[str, Any], body: Any = None) -> None:
-        """Send the reply; None: without a body."""
 
 
 class ReplyLink:
@@ -117,9 +110,6 @@ class RequestLink:
     def request(self, request: Message, event: Delivered) -> None:
         """Answer a request, now or later."""
         raise NotImplementedError
-
-    def flush(self) -> None:
-        """Requests are answered as they come."""
 
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""

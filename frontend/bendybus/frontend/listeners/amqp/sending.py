@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from bendybus.amqp import sections
 from bendybus.amqp.composites import Composite
-from bendybus.amqp.errors import DecodeError
 from bendybus.amqp.events import Delivered
 from bendybus.amqp.links import IncomingLink
 from bendybus.amqp.performatives import Accepted, Error, Rejected, TransactionalState
@@ -153,19 +152,7 @@ class SendingLink:
                 "too many large messages are on their way to the front end. Retry.",
                 retry_after_ms=500,
             )
-        if single:
-            messages.add(event.payload)
-            return 1
-        try:
-            parts = sections.batched(event.payload)
-        except DecodeError as error:
-            raise errors.InvalidArgument("message", f"cannot be decoded: {error}.") from None
-        # All of them, or none.
-        batch = Columns()
-        for part in parts:
-            batch.add(part)
-        messages.extend(batch)
-        return len(parts)
+        return messages.add_delivery(event.payload, event.message_format)
 
     def _answered(self, units: list[_Unit], result: SendOutcome | BusError) -> None:
         connection = self._connection
