@@ -26,11 +26,11 @@ from bendybus.frontend.listeners.amqp import attach, conditions
 from bendybus.frontend.listeners.amqp.claims import Claims
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
 from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
-from bendybus.frontend.listeners.amqp.reading import Reading
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.frontend.listeners.amqp.request_links import ReplyLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
 from bendybus.frontend.listeners.amqp.session_receiving import SessionReceivingLink
+from bendybus.frontend.listeners.amqp.turns import Reading
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.listener import AmqpListener

@@ -22,7 +22,7 @@ from bendybus.frontend.listeners.amqp.client_connection import (
     Times,
     Wire,
 )
-from bendybus.frontend.listeners.amqp.reading import Turns
+from bendybus.frontend.listeners.amqp.turns import Turns
 from bendybus.frontend.security.authenticator import Authenticator
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from bendybus.frontend.listeners.amqp.reading import (
+from bendybus.frontend.listeners.amqp.turns import (
     PIECE_BYTES,
     STRANGER_PIECE_BYTES,
     Reading,
