@@ -77,7 +77,7 @@ def _ignored(size_bytes: int) -> None:
 
 
 class Connection:
-    """See the module. `context` is for who drives the engine.
+    """See the module.
 
     `reserve` is asked for room for the parts of deliveries that are not complete, in bytes, and
     `release` told what became free.
@@ -93,7 +93,6 @@ class Connection:
         self.settings = settings
         self.reserve = reserve
         self.release = release
-        self.context: Any = None
         # What the peer said as it opened the connection.
         self.peer: Open | None = None
         # Attached links of all sessions.

@@ -63,13 +63,12 @@ _DISPOSITION: Final = b"\x00\x53\x15\xc0"
 
 
 class Session:
-    """One session. `context` is for who drives the engine."""
+    """One session."""
 
     def __init__(self, connection: "Connection", channel: int, begin: Begin) -> None:
         self.connection = connection
         # Ours; the peer's is the key under which the connection has it.
         self.channel = channel
-        self.context: Any = None
         # Ended from here; what the peer sent before it learned of that is dropped.
         self.ending = False
         # By the peer's handle, and by ours.
