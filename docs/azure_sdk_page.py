@@ -9,15 +9,15 @@ from typing import Final
 _TESTS: Final = Path(__file__).parents[1] / "tests/azure_sdk"
 _HEAD: Final = """\
 # Official SDKs, operation by operation
-`make test` does each of these with `azure-servicebus` for Python as it is published: with the
-synchronous client and with that of `azure.servicebus.aio`, on entities that are not partitioned and
-on ones of 16 partitions, over TLS, with one policy that may only send and one that may only listen.
-After each, the counts are read over gRPC.
-[How to use it](../how-to/use-the-azure-sdk.md).
+`make test` runs each of these with `azure-servicebus` for Python as published: with the synchronous
+client and with `azure.servicebus.aio`, on entities without partitions and with 16, over TLS, with
+one policy that may only send and one that may only listen. After each operation the test compares
+the entity's message counts, read over gRPC.
+See also: [how to use the SDK](../how-to/use-the-azure-sdk.md).
 """
 _EXCEPTIONS: Final = """\
 ## The SDK's own tests
-`make azure-tests` runs the tests that come with the SDK. These do not pass, and why:
+`make azure-tests` runs the tests that come with the SDK. Those that do not pass:
 
 | test | outcome | reason |
 |---|---|---|"""
