@@ -1,4 +1,4 @@
-"""Reading in turns: one connection does not keep others waiting for all that it sent."""
+"""Turns of connections: none keeps others waiting until all of its input is processed."""
 
 import asyncio
 import time

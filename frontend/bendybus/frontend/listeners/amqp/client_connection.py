@@ -1,10 +1,10 @@
-"""One AMQP connection of a client: the engine, its transport, and what its links are for.
+"""One AMQP connection of a client: the engine, its transport, and the contexts of its links.
 
     bytes ──► engine ──► events ──► links (sending, receiving, requests) ──► the core
     the core ──► links ──► engine ──► bytes
 
-What was read together is decided together: links that send hand over what they collected after
-the last event, and everything is written in one go.
+Input is batched: after the last event of a read, sending links pass on what they collected, and
+all output is written at once. `attach` decides what a link becomes, `turns` when input is read.
 """
 
 import asyncio
@@ -36,50 +36,49 @@ if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.listener import AmqpListener
 
 logger = logging.getLogger(__name__)
-# Requests of the core under way; nothing more is read of the client beyond that.
+# Sends in flight to the core; reading pauses beyond that.
 SENDS_MAX: Final = 256
-# Bytes that a client does not read; nothing more is read of it beyond that. While all clients leave
-# much unread, and of one that has not shown that it may do anything, it is less.
+# Bytes of output that the client has not read; reading pauses beyond that. The lower bound applies
+# to strangers (see `turns`), and to all while clients together leave CROWDED_BYTES unread.
 UNWRITTEN_MAX: Final = 1 * limits.MB
 UNWRITTEN_MIN: Final = 64 * 1024
 CROWDED_BYTES: Final = 32 * limits.MB
-# Links and sessions that a connection may have whatever others have.
+# Links and sessions that a connection may have even when all connections have too many.
 LINKS_MIN: Final = 32
-# What a client has before its first token: sessions, links and frames.
+# Bounds before the first valid token: sessions, links, frames, and links that are refused.
 STRANGER_SESSIONS: Final = 8
 STRANGER_LINKS: Final = 16
 STRANGER_FRAMES: Final = 60
-# Links that it may be refused.
 STRANGER_REFUSALS: Final = 8
-# A client that reads nothing for so long, while nothing is read of it, is gone.
+# A client that has read nothing for so long, while its output is over the bound, is disconnected.
 UNREAD_S: Final = 60.0
-# A check of silence that comes so late: this process was suspended, and what came is unread.
+# If a check for silence runs this late, the process was suspended and has input left to read.
 LATE_S: Final = 2.0
 PLAIN: Final = "PLAIN"
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long a client may take."""
+    """Time limits of a client."""
 
-    # To open its connection.
+    # Until its connection is open.
     open_s: float = 10.0
-    # To put a token, where tokens are needed; and to put another one after the last one ended.
+    # Without any valid token, where tokens are required.
     token_s: float = 20.0
-    # To read what is written, and to answer the end of its connection.
+    # To read the remaining output and answer the close.
     close_s: float = 5.0
-    # To use its links; None: for ever.
+    # For unused links and connections; None: no limit.
     idle: IdleLimits | None = None
 
 
 class Wire(Protocol):
-    """What carries the bytes of a connection."""
+    """The transport of a connection: TCP, TLS or a WebSocket."""
 
     def write(self, data: bytes) -> None:
         """Write bytes."""
 
     def unwritten(self) -> int:
-        """Return how many bytes wait to be written."""
+        """Return how many bytes are buffered."""
 
     def pause_reading(self) -> None:
         """Read nothing more until `resume_reading`."""
@@ -109,24 +108,24 @@ class ClientConnection:
         self.claims = Claims(listener.authenticator)
         self.client = listener.next_name()
         self.new_id = listener.new_id
-        # Requests of the core that are not answered: sends, and settlements.
+        # Requests in flight to the core.
         self.sends = self.settlements = 0
-        # Links with transfers that were read together and go on together.
+        # Sending links with transfers to pass on at the end of this read.
         self.collected: dict[SendingLink, None] = {}
         self.reply_links: set[ReplyLink] = set()
         self.coordinators: set[CoordinatorLink] = set()
-        # Of the token that was put last; "" where none is needed.
+        # The policy of the latest token; "" where none is required.
         self.policy = ""
         self._engine = Connection(settings, reserve=self._reserve, release=self._release)
         self._engine.sessions_max, self._engine.links_max = STRANGER_SESSIONS, STRANGER_LINKS
         self._engine.frames_left = STRANGER_FRAMES
-        # Of deliveries that are not complete, and by whose token they are counted.
+        # Bytes of incomplete deliveries, and the policy that they are counted for.
         self._parts_bytes = 0
         self._parts_policy = ""
-        # Sessions and links, as the listener has counted them.
+        # Sessions and links that the listener has counted, and for which policy.
         self._links_counted = 0
         self._links_policy = ""
-        # Requests to management nodes under way.
+        # Requests to management nodes in flight.
         self.requests = 0
         self._loop = asyncio.get_running_loop()
         self.reading = Reading(wire, listener.turns, self._take_bytes, self._taken, self._waits)
@@ -134,12 +133,12 @@ class ClientConnection:
         self._called_later: set[Callable[[], None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._heartbeat: asyncio.TimerHandle | None = None
-        # At the end of the next token.
+        # When the next token expires.
         self._recheck: asyncio.TimerHandle | None = None
-        # Set whenever something was answered.
+        # Set after each answer.
         self._answered = asyncio.Event()
         self._writing = self._closing = self._closed = False
-        # Since when too much is not written; 0: it is not.
+        # Since when too much output is unwritten; 0: it is not.
         self._stuck_s = 0.0
         self._refused = 0
         self._stack = contextlib.ExitStack()
@@ -161,24 +160,24 @@ class ClientConnection:
         self.reading.received(data)
 
     def written(self) -> None:
-        """Take note that less waits to be written."""
+        """Take note that buffered output was written."""
         self._account()
         self.reading.go_on()
 
     def _take_bytes(self, data: bytes) -> None:
         if self._closed:
-            # It was lost between two turns.
+            # The connection was lost between two turns.
             return
         found = self._engine.receive(data)
         while found:
             more = False
             for event in found:
                 more |= self._take(event)
-            # What came after the choice of a mechanism.
+            # The engine stops at an Authenticating event until that is answered.
             found = self._engine.receive(b"") if more else []
 
     def _taken(self) -> bool:
-        """Hand on, and write, what came of what was read together; return whether that goes on."""
+        """Pass on what links collected, write output; return whether the connection goes on."""
         collected, self.collected = self.collected, {}
         for sending in collected:
             sending.flush()
@@ -186,10 +185,7 @@ class ClientConnection:
         return not (self._closed or self._engine.is_closed)
 
     def _waits(self, part: int) -> bool:
-        """Whether so much is under way, or unwritten, that nothing more is to be read.
-
-        So much: this part of the bounds.
-        """
+        """Whether sends in flight or unwritten output reach the bounds divided by `part`."""
         most = UNWRITTEN_MAX
         if self.reading.stranger or self.front_end.deliveries.unread_bytes >= CROWDED_BYTES:
             most = UNWRITTEN_MIN
@@ -217,13 +213,13 @@ class ClientConnection:
     # For links
 
     def write_soon(self) -> None:
-        """Write what the engine has, once, after what is under way now."""
+        """Write the engine's output once, after the current callback."""
         if not self._writing:
             self._writing = True
             self._loop.call_soon(self._write)
 
     def later(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Call something later, unless the connection is gone by then."""
+        """Call something later, unless the connection is lost before."""
 
         def run() -> None:
             self._timers.discard(timer)
@@ -233,7 +229,7 @@ class ClientConnection:
         self._timers.add(timer)
 
     def later_once(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Call something later, once however often that is asked for until then."""
+        """Call something later; further requests until then are ignored."""
         if call not in self._called_later:
             self._called_later.add(call)
 
@@ -244,17 +240,17 @@ class ClientConnection:
             self.later(delay_s, run)
 
     def soon(self, call: Callable[..., None], *given: Any) -> None:
-        """Call something after what is under way now."""
+        """Call something after the current callback."""
         self._loop.call_soon(call, *given)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that outlives the call, and the connection if need be."""
+        """Start a task that may outlive the connection."""
         task = self._loop.create_task(work, name="amqp-work")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def send_answered(self) -> None:
-        """Take note that a request of the core was answered."""
+        """Take note that the core has answered a send."""
         self.sends -= 1
         self.reading.go_on()
 
@@ -266,11 +262,11 @@ class ClientConnection:
 
     @property
     def holder(self) -> Holder:
-        """Who holds what a ledger counts."""
+        """The holder of what ledgers count for this connection."""
         return Holder(self.client, self.policy)
 
     def session_token(self, path: str, session_id: str) -> bytes | None:
-        """Return the token of a session that a link of this connection holds; None: none does."""
+        """Return the token of a session that a link of this connection holds, or None."""
         for link in self.links():
             held = link.context
             if (
@@ -283,7 +279,7 @@ class ClientConnection:
         return None
 
     def recheck(self) -> None:
-        """Detach the links whose tokens are not good any more."""
+        """Detach the links whose tokens are no longer valid."""
         for link in self.links():
             if link.is_open and isinstance(link.context, (SendingLink, ReceivingLink)):
                 operation, path = link.context.right
@@ -296,7 +292,7 @@ class ClientConnection:
             self.later(self._times.token_s, self._must_have_token)
 
     def _recheck_in_time(self) -> None:
-        """Check again when the next token ends."""
+        """Schedule `recheck` for when the next token expires."""
         if self._recheck is not None:
             self._recheck.cancel()
         now_s = self._listener.clock()
@@ -306,13 +302,13 @@ class ClientConnection:
 
     @property
     def busy(self) -> bool:
-        """Whether something that the client asked for is not answered yet."""
+        """Whether requests of the client are not answered yet."""
         return bool(self.sends or self.settlements or self._engine.waiting_bytes())
 
     async def hand_over(self, until_s: float) -> None:
-        """Finish what is under way, then close: the client connects to another front end.
+        """Finish requests in flight, then close: the client connects to another front end.
 
-        `until_s`: how long answers are waited for, on the loop's clock.
+        `until_s`: until when answers are waited for, on the loop's clock.
         """
         for link in self.links():
             if isinstance(link.context, (SendingLink, ReceivingLink)):
@@ -332,7 +328,7 @@ class ClientConnection:
         self.start(self._detach(link, error))
 
     async def _detach(self, link: Link, error: Error) -> None:
-        """Detach a link for a reason of the bus, and give up what it holds before that."""
+        """Release what a link holds, then detach it for a reason of the bus."""
         context, link.context = link.context, None
         if isinstance(context, SessionReceivingLink):
             await context.release()
@@ -382,13 +378,13 @@ class ClientConnection:
             self._close_in_time()
 
     def _close_in_time(self) -> None:
-        """Do not wait for a client that does not read, or does not answer."""
+        """Abort the transport later, in case the client does not read or does not answer."""
         if not self._closing:
             self._closing = True
             self.later(self._times.close_s, self._wire.abort)
 
     def _count_links(self) -> None:
-        """Count links and sessions; end if there are too many of them, and many are here."""
+        """Count links and sessions; close the connection if all have too many and it has many."""
         now = 0 if self._closed else self._engine.links + len(self._engine.sessions)
         if now == self._links_counted:
             return
@@ -402,7 +398,7 @@ class ClientConnection:
             self.soon(self.end, Error("amqp:resource-limit-exceeded", text))
 
     def _account(self) -> None:
-        """Count what waits to be written in the ledger of the front end."""
+        """Count unwritten output in the ledger of the front end."""
         if self._closed:
             return
         now = self._wire.unwritten() + self._engine.waiting_bytes()
@@ -425,11 +421,11 @@ class ClientConnection:
             self.end(Error("amqp:unauthorized-access", f"no token was put within {within_s:.0f} s"))
 
     def _watch_silence(self, due_s: float) -> None:
-        """Close the connection of a client that is gone: it sent nothing for too long."""
+        """Close the connection of a client that has sent, or read, nothing for too long."""
         now_s = self._loop.time()
         late = now_s - due_s > LATE_S
         if self.reading.paused:
-            # It may have sent something that was not read.
+            # There may be input that was not read.
             self._heard_s = now_s
         if self._stuck_s and now_s - self._stuck_s > UNREAD_S:
             self.end(Error("amqp:resource-limit-exceeded", "what is written is not read"))
@@ -441,7 +437,7 @@ class ClientConnection:
             self.later(next_s, partial(self._watch_silence, now_s + next_s))
 
     def _watch_links(self, most: IdleLimits) -> None:
-        """Let nothing be idle for longer than a client asked for."""
+        """Check regularly for idle links."""
         watch = IdleWatch(self, most, self._loop.time())
 
         def check() -> None:
@@ -452,13 +448,13 @@ class ClientConnection:
 
     def _beat(self, every_s: float) -> None:
         if not self._wire.unwritten():
-            # Otherwise there is something for the client to read.
+            # Otherwise the buffered output serves as a heartbeat.
             self._engine.heartbeat()
             self._write()
         self._heartbeat = self._loop.call_later(every_s, self._beat, every_s)
 
     def _take(self, event: events.Event) -> bool:
-        """Take an event; return whether the engine can read on only now."""
+        """Handle an event; return whether the engine waited for that to read on."""
         if isinstance(event, events.Delivered):
             self.metrics.received.inc()
             if event.link.context is not None:
@@ -497,7 +493,7 @@ class ClientConnection:
                 link.context.disposed(deliveries, event.state, event.settled)
 
     def _known(self) -> None:
-        """Take note that the client has shown that it may do something."""
+        """Lift the bounds of strangers: the client has presented a valid token."""
         if self.reading.stranger:
             self.reading.stranger = False
             self._listener.known(self)
@@ -535,5 +531,5 @@ class ClientConnection:
             if self.reading.stranger and self._refused > STRANGER_REFUSALS:
                 self.soon(self.end, refused)
         if event.link.state is LinkState.DETACHING:
-            # The answer did not fit into a frame of the client.
+            # The attach was too large for a frame of the client.
             self._leave(event.link)

@@ -1,9 +1,11 @@
-"""Reading: what comes of a client is read in turns, and not while too much is on its way to it.
+"""Turns: connections are read one after the other, and not while too much output is pending.
 
-What comes is read for a few milliseconds; the rest waits, and nothing more is read of its
-connection. One connection after the other has a turn, and whoever sends little is read between any
-two of them: so nobody waits for all that another one sent. Nor for what many sent: all that came
-together has one turn, but for the little that known clients send.
+Input of a connection is processed for a few milliseconds; the rest waits for the next turn, and
+its socket is paused. Small inputs are processed between two turns, so a client that sends little
+does not wait for one that sends much. Nor for many: everything that arrives in the same iteration
+of the loop shares one turn, except small inputs of known clients.
+
+A *stranger* is a client that has not presented a valid token yet. It gets shorter turns.
 """
 
 import asyncio
@@ -12,8 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-# What is read in a turn: pieces of so many bytes, until so much time is over. Less of a client that
-# has not shown that it may do anything.
+# A turn processes pieces of this size until this time has passed.
 PIECE_BYTES: Final = 8 * 1024
 TURN_S: Final = 0.005
 STRANGER_PIECE_BYTES: Final = 1024
@@ -21,7 +22,7 @@ STRANGER_TURN_S: Final = 0.001
 
 
 class Pausable(Protocol):
-    """What bytes come from."""
+    """The source of the bytes."""
 
     def pause_reading(self) -> None:
         """Read nothing more until `resume_reading`."""
@@ -31,11 +32,11 @@ class Pausable(Protocol):
 
 
 class Reading:
-    """What comes on one connection.
+    """The input of one connection.
 
-    `take` reads bytes; `taken` is told of the end of a turn, and says whether there may be another
-    one; `waits` says whether nothing is to be read, by a part of its bounds: the whole, and half of
-    them once nothing is read.
+    `take` processes bytes; `taken` is called at the end of a turn and returns whether the
+    connection goes on; `waits(part)` returns whether reading must pause: 1 compares with the
+    bounds, 2 with half of them, at which reading resumes.
     """
 
     def __init__(
@@ -46,7 +47,6 @@ class Reading:
         taken: Callable[[], bool],
         waits: Callable[[int], bool],
     ) -> None:
-        # Of a client that has not shown that it may do anything.
         self.stranger = True
         self._wire = wire
         self._turns = turns
@@ -70,13 +70,13 @@ class Reading:
             self.go_on()
 
     def take_turn(self) -> None:
-        """Read on."""
+        """Process what waits."""
         self._asked = False
         data, self._unread = self._unread, b""
         self._read(data)
 
     def go_on(self) -> None:
-        """Read on, if that was waited for, and need not be any more."""
+        """Resume reading, if it is paused and need not be any more."""
         if not self.paused or self._asked or self._waits(2):
             return
         if self._unread:
@@ -87,7 +87,7 @@ class Reading:
             self._wire.resume_reading()
 
     def _read(self, data: bytes) -> None:
-        # Finer than the loop's clock, which may count in milliseconds.
+        # Not the loop's clock, which may have a resolution of milliseconds.
         size, at = len(data), 0
         until_s = time.monotonic() + (STRANGER_TURN_S if self.stranger else TURN_S)
         piece = STRANGER_PIECE_BYTES if self.stranger else PIECE_BYTES
@@ -114,11 +114,11 @@ class Turns:
         self._known: deque[Reading] = deque()
         self._strangers: deque[Reading] = deque()
         self._going = False
-        # What comes together is read at once until then; 0: nothing came yet.
+        # Input of this iteration of the loop is processed at once until then; 0: none came yet.
         self._until_s = 0.0
 
     def has_time_for(self, size_bytes: int, stranger: bool) -> bool:
-        """Whether what has come is read at once, and not after others."""
+        """Whether input is processed at once, without waiting for a turn."""
         if size_bytes <= PIECE_BYTES and not stranger:
             return True
         if self._until_s:
@@ -128,20 +128,20 @@ class Turns:
         return True
 
     def ask(self, reading: Reading) -> None:
-        """Give a turn, after all of its kind that wait for one."""
+        """Queue a connection for a turn, after the others of its kind."""
         (self._strangers if reading.stranger else self._known).append(reading)
         if not self._going:
             self._going = True
             asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        # One of each kind: neither waits for all of the other.
+        # One of each kind, so that neither waits for all of the other.
         for waiting in (self._known, self._strangers):
             if waiting:
                 waiting.popleft().take_turn()
         self._going = bool(self._known or self._strangers)
         if self._going:
-            # What came on other connections comes before that.
+            # STRICTLY AFTER the loop has delivered the input of other connections.
             asyncio.get_running_loop().call_soon(self._next)
 
     def _all_came(self) -> None:
