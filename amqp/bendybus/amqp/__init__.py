@@ -1,5 +1,5 @@
 """An AMQP 1.0 engine without I/O: bytes in, events out; commands in, bytes out.
 
-Here belong the rules of the protocol alone. What a queue is, who may do what, sockets, clocks and
-threads are the business of who drives the engine.
+Only the rules of the protocol belong here. Queues, rights, sockets, clocks and threads are the
+caller's.
 """

@@ -1,4 +1,4 @@
-"""Described lists as dataclasses whose fields say how they are encoded.
+"""Described lists as dataclasses whose fields declare their encoding.
 
 A field that is absent has its default. A field of the wrong type, or a mandatory one that is
 missing, is a DecodeError that names it. Fields that follow the last known one are ignored.
@@ -17,7 +17,7 @@ _T = TypeVar("_T", bound="Composite")
 
 @dataclass(frozen=True, slots=True)
 class _Type:
-    """How a field is checked when it is read, and what it is made when it is written.
+    """How a field is checked when it is decoded, and converted when it is encoded.
 
     `usual`: a type whose values are all valid, as they are.
     """
@@ -90,11 +90,11 @@ def field_of(kind: _Type, default: Any = None, *, mandatory: bool = False) -> An
 
 
 class Composite:
-    """A described list. Subclasses are dataclasses whose fields say how they are encoded."""
+    """A described list. Subclasses are dataclasses whose fields declare their encoding."""
 
     __slots__ = ()
     CODE: ClassVar[int]
-    # Fields at the end that are not set are written, too.
+    # Whether trailing fields that are not set are written as nulls.
     WRITTEN_WHOLE: ClassVar[bool] = False
     # By field, in order: its name, type and default, and whether it is mandatory.
     _TYPES: ClassVar[tuple[tuple[str, _Type, Any, bool], ...]]
@@ -168,7 +168,7 @@ def as_written(value: Any) -> Any:
 
 
 _BY_CODE: Final[dict[int, type[Composite]]] = {}
-# By descriptor as it is nearly always encoded: as a small ulong.
+# By descriptor in its usual encoding, a small ulong.
 _BY_HEAD: Final[dict[bytes, type[Composite]]] = {}
 _BY_SYMBOL: Final[dict[str, type[Composite]]] = {}
 
@@ -221,7 +221,7 @@ def decode(data: bytes) -> tuple[Composite, int]:
 def composite(value: Any) -> Composite:
     """Return the composite that a decoded value is. Raises DecodeError.
 
-    Known are the classes of the modules that have been imported, such as `performatives`.
+    It finds the classes of modules that have been imported, such as `performatives`.
     """
     if not isinstance(value, Described) or not isinstance(value.value, list):
         raise DecodeError("a described list is expected")

@@ -7,9 +7,9 @@
 
     header ──► SASL ──► header ──► open ──► … ──► closed
 
-What the peer may not do closes the connection, with the error that says so; nothing that it sends
-raises an exception. The engine answers by itself what has one answer: headers, open, begin, end,
-detach, close, echoes of flow. The links that the peer attaches are for who drives it to decide.
+A violation by the peer closes the connection with an error; no input raises an exception. The
+engine itself answers whatever has only one possible answer: headers, open, begin, end, detach,
+close, echoes of flow. The caller decides on the links that the peer attaches.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ from bendybus.amqp.performatives import (
 )
 from bendybus.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session, error_of, fitting
 
-# Bytes of a frame before the connection is open. The specification has 512; peers say more of
-# themselves as they open it.
+# Bytes of a frame before the connection is open. The specification has 512, but some peers send
+# larger opens.
 OPENING_FRAME_SIZE: Final = 4 * 1024
 SASL_OK: Final = 0
 SASL_AUTH: Final = 1
@@ -42,19 +42,19 @@ SASL_AUTH: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """What a connection offers, and its bounds."""
+    """Offers and bounds of a connection."""
 
     container_id: str
-    # SASL mechanisms that are offered, in this order.
+    # The offered SASL mechanisms, in this order.
     mechanisms: tuple[str, ...] = ("ANONYMOUS",)
-    # Bytes of a frame of the peer.
+    # The largest frame that the peer may send, in bytes.
     max_frame_size: int = 64 * 1024
-    # Sessions at a time, and links of all of them.
+    # Concurrent sessions, and links of all of them.
     sessions_max: int = 255
     links_max: int = 1_024
-    # The peer is to send something at least twice in this time; None: it need not.
+    # The peer must send a frame at least once in this time; None: it need not.
     idle_time_out_ms: int | None = None
-    # Said to the peer as it opens the connection.
+    # The properties in our open.
     properties: tuple[tuple[str, Any], ...] = ()
 
 
@@ -79,8 +79,8 @@ def _ignored(size_bytes: int) -> None:
 class Connection:
     """See the module.
 
-    `reserve` is asked for room for the parts of deliveries that are not complete, in bytes, and
-    `release` told what became free.
+    `reserve` is asked for room for the bytes of incomplete deliveries, and `release` is called when
+    they are free again.
     """
 
     def __init__(
@@ -93,18 +93,18 @@ class Connection:
         self.settings = settings
         self.reserve = reserve
         self.release = release
-        # What the peer said as it opened the connection.
+        # The peer's open.
         self.peer: Open | None = None
         # Attached links of all sessions.
         self.links = 0
-        # Less than its settings have, for a client that has shown nothing yet.
+        # The caller may lower these for a peer that is not authorized yet.
         self.sessions_max, self.links_max = settings.sessions_max, settings.links_max
-        # Frames that it may send; None: without a limit.
+        # Frames that the peer may still send; None: no limit.
         self.frames_left: int | None = None
-        # Bytes of a frame that the peer takes.
+        # The largest frame that the peer accepts, in bytes.
         self.frame_bytes_max = frames.MAX_FRAME_SIZE_MIN
         self._state = _State.HEADER
-        # A mechanism was chosen; the choice was accepted.
+        # The peer has chosen a mechanism; it is authenticated.
         self._asked = self._authenticated = False
         self._reader = FrameReader(min(OPENING_FRAME_SIZE, settings.max_frame_size))
         self._out = bytearray()
@@ -117,7 +117,7 @@ class Connection:
 
     @property
     def body_bytes_max(self) -> int:
-        """Bytes of a frame that the peer takes, without its head."""
+        """The largest frame body that the peer accepts."""
         return self.frame_bytes_max - frames.HEADER_BYTES
 
     @property
@@ -127,7 +127,7 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is read: what is in `output` is the rest."""
+        """Whether no more input is read; there may be a last `output`."""
         return self._state is _State.CLOSED
 
     @property
@@ -136,13 +136,13 @@ class Connection:
         return tuple(self._sessions.values())
 
     def waiting_bytes(self) -> int:
-        """Return how many bytes of transfers wait for the peer's windows."""
+        """Return how many bytes of transfers wait for the peer's session windows."""
         return sum(session.waiting_bytes for session in self._sessions.values())
 
     # In and out
 
     def receive(self, data: bytes) -> list[events.Event]:
-        """Take bytes of the peer; return what they say."""
+        """Take bytes of the peer; return the events."""
         if self._state is _State.CLOSED:
             return []
         self._reader.feed(data)
@@ -156,7 +156,7 @@ class Connection:
         return found
 
     def output(self) -> bytes:
-        """Return, once, what is to be written to the peer."""
+        """Return the bytes to write to the peer; each call returns only new ones."""
         for session in self._to_flush:
             session.flush()
         self._to_flush.clear()
@@ -177,7 +177,7 @@ class Connection:
             self._over()
 
     def close(self, error: Error | None = None) -> None:
-        """Close it from here, and all sessions and links with it."""
+        """Close it, with all sessions and links."""
         if self._state in (_State.CLOSED, _State.CLOSING):
             return
         if self._state is _State.OPEN:
@@ -190,11 +190,11 @@ class Connection:
             self._over()
 
     def lost(self) -> None:
-        """Take note that the peer is gone: nothing is read or written any more."""
+        """Take note that the transport is gone: nothing is read or written any more."""
         self._over()
 
     def heartbeat(self) -> None:
-        """Write a frame that only says that this side is alive."""
+        """Write an empty frame, which keeps the connection alive."""
         if self._state in (_State.OPEN, _State.CLOSING):
             self._out += frames.EMPTY
 
@@ -206,15 +206,15 @@ class Connection:
             frames.write(frames.AMQP, channel, body, self._out, payload)
 
     def flush_later(self, session: Session) -> None:
-        """Let a session write what it holds back, before the next output."""
+        """Flush a session before the next output."""
         self._to_flush[session] = None
 
     def emit(self, event: events.Event) -> None:
-        """Report something."""
+        """Report an event."""
         self._events.append(event)
 
     def credit_changed(self, link: OutgoingLink) -> None:
-        """Report that the credit of a link changed, once for what was read together."""
+        """Report that the credit of a link changed; once per `receive`."""
         if link not in self._credit_changed:
             self._credit_changed.add(link)
             self._events.append(events.CreditChanged(link))
@@ -252,7 +252,7 @@ class Connection:
             self._out += frames.AMQP_HEADER
             self._state = _State.OPENING
         else:
-            # What is expected is answered, and the connection closed: part 2.2.
+            # Answer with the expected header, and close: part 2.2.
             wanted = frames.AMQP_HEADER if self._authenticated else frames.SASL_HEADER
             self._out += wanted
             self._over()
@@ -321,7 +321,7 @@ class Connection:
                 "amqp:invalid-field",
                 f"max-frame-size must be at least {frames.MAX_FRAME_SIZE_MIN}",
             )
-        # What it says beside that is not kept.
+        # The rest is not kept.
         self.peer = Open(asked.container_id, asked.hostname, asked.max_frame_size)
         self.frame_bytes_max = min(asked.max_frame_size, self.settings.max_frame_size)
         self._reader.size_max = self.settings.max_frame_size
@@ -361,7 +361,7 @@ class Connection:
     def _take_end(self, channel: int, asked: End) -> None:
         session = self._sessions.pop(channel, None)
         if session is None:
-            # Of a session that both sides ended at the same time.
+            # Both sides ended the session at the same time.
             return
         self._to_flush.pop(session, None)
         if session.ending:
@@ -382,7 +382,7 @@ class Connection:
         self.emit(events.Closed(error_of(asked.error), True, links))
 
     def _fail(self, error: ProtocolError) -> None:
-        """Close the connection for what the peer may not do."""
+        """Close the connection after a violation by the peer."""
         told = Error(error.condition, error.description)
         links = self._links()
         if self._state is _State.OPEN:

@@ -5,7 +5,7 @@
     list, map  size count item…      size counts the bytes after itself
     array      size count constructor data…
 
-Nothing is allocated by an announced size or count: both must fit what is there.
+An announced size or count allocates nothing: both must fit the bytes that are present.
 """
 
 import struct
@@ -36,7 +36,7 @@ from bendybus.amqp.values import (
 
 # Lists, maps, arrays and described values inside each other.
 NESTING_MAX: Final = 64
-# Items of arrays that take no bytes, such as nulls, in all of a message.
+# Array items without bytes of their own, such as nulls, in a whole message.
 EMPTY_ITEMS_MAX: Final = 1_024
 SURROGATES: Final = range(0xD800, 0xE000)
 CODE_POINT_MAX: Final = 0x10FFFF
@@ -52,9 +52,9 @@ _I64: Final = struct.Struct(">q").unpack_from
 _F32: Final = struct.Struct(">f").unpack_from
 _F64: Final = struct.Struct(">d").unpack_from
 
-# How many levels may still be entered, and how many items that take no bytes may still be read.
+# How many more levels may be entered, and how many more items without bytes may be read.
 Limits = list[int]
-# Takes bytes, where its data begins, and what is left; returns the value, and its end.
+# Takes bytes, the start of the data, and the limits left; returns the value and its end.
 _Reader = Callable[[bytes, int, Limits], tuple[Any, int]]
 
 
@@ -216,7 +216,7 @@ def _items(data: bytes, start: int, end: int, count: int, left: Limits) -> tuple
     for _ in range(count):
         code = data[at]
         item = constants[code]
-        # What most items are is read right here: a call would cost more than the reading.
+        # The most frequent types are read inline: a call would cost more than the reading.
         if item is not _VARIES:
             at += 1
         elif (made_of := narrow[code]) is None:
@@ -271,7 +271,7 @@ def _array(data: bytes, start: int, end: int, count: int, left: Limits) -> tuple
     if not start <= end <= len(data):
         raise IndexError
     if start == end and count == 0:
-        # Not what the specification says, and what azure-servicebus writes.
+        # azure-servicebus writes this, against the specification.
         return Array(values.NULL, []), end
     if left[0] == 0:
         raise _too_deep()
@@ -398,7 +398,7 @@ _BY_CODE: Final[dict[int, _Reader]] = {
     values.ARRAY32: _array32,
 }
 _READERS: Final = tuple(_BY_CODE.get(code, _no_constructor) for code in range(256))
-# Instead of a value, for constructors that data follows, and for lists, which may be changed.
+# For constructors that are followed by data, and for lists, which are mutable.
 _VARIES: Final = object()
 _CONSTANTS: Final[list[Any]] = [_VARIES] * 256
 _CONSTANTS[values.NULL] = None

@@ -1,9 +1,9 @@
 """What can go wrong in the engine.
 
 AmqpError
-├── DecodeError      bytes are not AMQP
-│   └── FieldError   a field of a message has a type that it may not have
-└── ProtocolError    they are, and break a rule of it; `condition` is what the peer is told
+├── DecodeError      bytes are not valid AMQP
+│   └── FieldError   a field of a message has the wrong type
+└── ProtocolError    a frame violates the protocol; `condition` is sent to the peer
 """
 
 
@@ -16,7 +16,7 @@ class DecodeError(AmqpError):
 
 
 class FieldError(DecodeError):
-    """Raised when a field of a message has a type that it may not have.
+    """Raised when a field of a message has the wrong type.
 
     `field`: its name in the specification, such as message-id; `reason`: what it must be.
     """
@@ -32,9 +32,9 @@ class FieldError(DecodeError):
 
 
 class ProtocolError(AmqpError):
-    """Raised when a frame may not come now, or names what does not exist.
+    """Raised when a frame is not allowed now, or names something that does not exist.
 
-    `condition`: the symbol that the peer is told, such as amqp:connection:framing-error.
+    `condition`: the symbol that is sent to the peer, such as amqp:connection:framing-error.
     """
 
     def __init__(self, condition: str, description: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bendybus.amqp.performatives import Attach, Error, Open
+from bendybus.amqp.performatives import Attach, Error, Open, TransactionalState
 
 if TYPE_CHECKING:
     from bendybus.amqp.links import IncomingLink, Link, OutgoingDelivery, OutgoingLink
@@ -50,7 +50,7 @@ class CreditChanged:
 
 @dataclass(slots=True)
 class Delivered:
-    """A delivery came, whole. `link` must answer it unless it is settled."""
+    """A complete delivery arrived. The caller must settle it, unless it is settled already."""
 
     link: "IncomingLink"
     delivery_id: int
@@ -58,17 +58,17 @@ class Delivered:
     message_format: int
     payload: bytes
     settled: bool
-    # Decoded, such as a TransactionalState; None: none.
-    state: Any = None
-    # Larger than the link takes, so it was not kept.
+    # A TransactionalState; None: no transaction.
+    state: TransactionalState | None = None
+    # Larger than max-message-size: the payload was not kept.
     too_large: bool = False
-    # There was no room to keep its parts until it was complete.
+    # `reserve` refused room for an incomplete delivery: the payload was not kept.
     no_room: bool = False
 
 
 @dataclass(slots=True)
 class Disposed:
-    """The peer says what became of deliveries to it."""
+    """The peer has decided on deliveries to it, or settled them."""
 
     session: "Session"
     deliveries: Sequence["OutgoingDelivery"]
@@ -78,7 +78,7 @@ class Disposed:
 
 @dataclass(slots=True)
 class Detached:
-    """A link is detached by the peer; it was answered. `closed`: for good."""
+    """The peer detached a link; it was answered. `closed`: it will not be resumed."""
 
     link: "Link"
     closed: bool
@@ -87,7 +87,7 @@ class Detached:
 
 @dataclass(slots=True)
 class Ended:
-    """A session was ended by the peer, and its links with it; it was answered."""
+    """The peer ended a session, and its links with it; it was answered."""
 
     session: "Session"
     error: Error | None
@@ -96,9 +96,9 @@ class Ended:
 
 @dataclass(slots=True)
 class Closed:
-    """The connection is closed: by the peer, or for an error of its. Nothing follows.
+    """The connection is closed: by the peer, or after a violation by it. The last event.
 
-    `by_peer`: it said so itself. `links`: those that were attached.
+    `by_peer`: the peer sent a close. `links`: those that were attached.
     """
 
     error: Error | None

@@ -1,11 +1,11 @@
-"""Frames: how bodies are cut out of a stream of bytes, and put into one.
+"""Frames: reading them from a stream of bytes, and writing them.
 
      0        4      5      6         8
     +--------+------+------+---------+-----------------+-------------------+---------+
     |  size  | doff | type | channel | extended header | performative      | payload |
     +--------+------+------+---------+-----------------+-------------------+---------+
     size counts all of it; doff counts words of 4 bytes up to the performative; type 0 is AMQP,
-    1 SASL. An empty frame, of 8 bytes, only says that its sender is alive.
+    1 SASL. An empty frame, of 8 bytes, is a heartbeat.
 
 Before frames, each layer begins with a protocol header of 8 bytes.
 
@@ -24,7 +24,7 @@ SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 HEADER_BYTES: Final = 8
 AMQP: Final = 0
 SASL: Final = 1
-# Smaller ones must not be demanded.
+# No peer may ask for smaller frames.
 MAX_FRAME_SIZE_MIN: Final = 512
 EMPTY: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
@@ -32,7 +32,7 @@ _HEAD: Final = struct.Struct(">IBBH")
 
 
 class Frame(NamedTuple):
-    """A frame, not decoded. `body` is empty in a frame that only says that its sender is alive."""
+    """A frame, not decoded. `body` is empty in a heartbeat."""
 
     kind: int
     channel: int
@@ -40,10 +40,10 @@ class Frame(NamedTuple):
 
 
 class FrameReader:
-    """Cuts frames out of bytes as they come. Holds at most one frame that is not complete."""
+    """Splits input into frames. Buffers at most one incomplete frame."""
 
     def __init__(self, size_max: int) -> None:
-        # Bytes of a frame.
+        # The largest frame, in bytes.
         self.size_max = size_max
         self._buffer = bytearray()
         self._at = 0

@@ -1,10 +1,10 @@
-"""Links: the credit of one direction, its deliveries, and how it is attached and detached.
+"""Links: credit, deliveries, and how links are attached and detached.
 
     Attached event ──► accept ──► open ──► detach (ours, or the peer's)
                  └───► refuse
 
-An incoming link carries messages from the peer, an outgoing one to it. Frames that the peer sent
-before it learned of a detach are dropped.
+An incoming link carries messages from the peer, an outgoing link to the peer. Frames that the peer
+sent before it learned of a detach are dropped.
 """
 
 from enum import Enum
@@ -29,18 +29,18 @@ _KEEP: Final = object()
 
 
 class LinkState(Enum):
-    """Where a link is in its life."""
+    """The state of a link."""
 
-    # The peer attached it; it is neither accepted nor refused.
+    # Attached by the peer; neither accepted nor refused yet.
     ATTACHING = "attaching"
     OPEN = "open"
-    # Detached from here; the peer has not answered.
+    # Detached by this side; the peer has not answered.
     DETACHING = "detaching"
     DETACHED = "detached"
 
 
 class Link:
-    """What links of both directions have. `context` is for who drives the engine."""
+    """What links of both directions have in common. `context` belongs to the caller."""
 
     def __init__(self, session: "Session", attach: Attach, handle: int) -> None:
         self.session = session
@@ -63,9 +63,9 @@ class Link:
         target: Any = _KEEP,
         properties: dict[Any, Any] | None = None,
     ) -> None:
-        """Attach it from here: source, target and settle modes are the peer's, unless given.
+        """Answer the attach: with the peer's source, target and settle modes, unless given.
 
-        If that takes more than a frame of the peer, it is refused: see `is_open`.
+        If the answer does not fit into a frame of the peer, the link is refused: see `is_open`.
         """
         asked = self.attach
         source = asked.source if source is _KEEP else source
@@ -77,16 +77,16 @@ class Link:
         self._answer(answer)
 
     def refuse(self, error: Error) -> None:
-        """Refuse it: the peer learns why from a detach that follows an attach without ends."""
+        """Refuse it: with an attach without source and target, then a detach with the error."""
         self._answer(self.attach_without_ends())
         self.detach(error)
 
     def attach_without_ends(self) -> Attach:
-        """Return the answer to an attach of a link that there is not going to be."""
+        """Return the answer to an attach that is refused."""
         return self._made(None, None, None, None)
 
     def detach(self, error: Error | None = None, *, closed: bool = True) -> None:
-        """Detach it from here."""
+        """Detach it."""
         if self.state is not LinkState.OPEN:
             return
         self.state = LinkState.DETACHING
@@ -102,7 +102,7 @@ class Link:
         self.session.write(attach)
         self.state = LinkState.OPEN
         asked = self.attach
-        # The rest is only needed to answer.
+        # The rest is needed only for the answer.
         self.attach = Attach(
             asked.name, asked.handle, asked.role, asked.snd_settle_mode, asked.rcv_settle_mode
         )
@@ -129,7 +129,7 @@ class Link:
         )
 
     def _let_go(self) -> None:
-        """Forget what only an open link has."""
+        """Drop the state that only an open link needs."""
 
 
 class IncomingLink(Link):
@@ -140,7 +140,7 @@ class IncomingLink(Link):
         self.delivery_count = attach.initial_delivery_count or 0
         self.credit = 0
         self.max_message_size = 0
-        # Of a delivery whose transfers are not all here: the first one, its bytes, its fate.
+        # An incomplete delivery: its first transfer, its bytes, and why they are not kept.
         self._first: Transfer | None = None
         self._parts = bytearray()
         self._dropped = self._no_room = False
@@ -151,13 +151,13 @@ class IncomingLink(Link):
         super().accept(**given)
 
     def grant(self, credit: int) -> None:
-        """Set how many deliveries may come from now on."""
+        """Set the credit: how many deliveries may follow."""
         self.credit = credit
         if self.is_open:
             self.session.write_flow(self)
 
     def flow_fields(self, flow: Flow) -> None:
-        """Put the state of the link into a flow."""
+        """Set the fields of the link in a flow."""
         flow.handle = self.handle
         flow.delivery_count = self.delivery_count
         flow.link_credit = max(0, self.credit)
@@ -168,7 +168,7 @@ class IncomingLink(Link):
             return
         if self._first is None:
             if not transfer.more and not transfer.aborted:
-                # By far the most frequent: whole in one frame.
+                # The fast path: the delivery is a single frame.
                 too_large = bool(self.max_message_size) and len(payload) > self.max_message_size
                 self._arrived(transfer, b"" if too_large else payload, too_large, False)
                 return
@@ -235,7 +235,7 @@ class IncomingLink(Link):
 
 
 class OutgoingDelivery:
-    """A delivery to the peer. `context` is for who drives the engine."""
+    """A delivery to the peer. `context` belongs to the caller."""
 
     __slots__ = ("context", "delivery_id", "link", "settled", "tag")
 
@@ -248,7 +248,7 @@ class OutgoingDelivery:
 
 
 class OutgoingLink(Link):
-    """A link on which messages go to the peer. What credit it has is known once it is accepted."""
+    """A link on which messages go to the peer. Its credit is known once it is accepted."""
 
     def __init__(self, session: "Session", attach: Attach, handle: int) -> None:
         super().__init__(session, attach, handle)
@@ -259,11 +259,11 @@ class OutgoingLink(Link):
         self.unsettled = 0
 
     def flow(self, flow: Flow) -> None:
-        """Take what the peer says of its credit; it may say so before it is attached from here."""
+        """Take a flow of the peer, which may arrive before the link is accepted."""
         if self.state not in (LinkState.ATTACHING, LinkState.OPEN):
             return
         if flow.link_credit is not None:
-            # A peer that has not seen our attach counts from our initial count, 0.
+            # A peer that has not seen our attach yet sends no count; ours starts at 0.
             seen = flow.delivery_count or 0
             in_flight = max(0, serial.distance(seen, self.delivery_count))
             self.credit = max(0, flow.link_credit - in_flight)
@@ -280,10 +280,10 @@ class OutgoingLink(Link):
         message_format: int = 0,
         context: Any = None,
     ) -> OutgoingDelivery:
-        """Send a message, which takes one of the credit; who sends without any breaks the rules.
+        """Send a message, which uses one credit. Raises ValueError if the link is not open.
 
-        That is for messages that cannot be given back, of which the peer took its credit away.
-        Raises ValueError if the link is not open.
+        It is sent even without credit, which violates the protocol: for messages that cannot be
+        returned, when the peer has lowered the credit meanwhile.
         """
         if not self.is_open:
             raise ValueError(f"link {self.name!r} is not open")
@@ -292,7 +292,7 @@ class OutgoingLink(Link):
         return self.session.send(self, tag, payload, settled, message_format, context)
 
     def drained(self) -> None:
-        """Say that what was left of the credit is used up, since there is nothing to send."""
+        """Answer a drain: advance the delivery count by the remaining credit."""
         self.delivery_count = serial.after(self.delivery_count, self.credit)
         self.credit = 0
         if self.is_open:
@@ -300,7 +300,7 @@ class OutgoingLink(Link):
         self.drain = False
 
     def flow_fields(self, flow: Flow) -> None:
-        """Put the state of the link into a flow."""
+        """Set the fields of the link in a flow."""
         flow.handle = self.handle
         flow.delivery_count = self.delivery_count
         flow.link_credit = self.credit

@@ -33,7 +33,7 @@ from bendybus.amqp.composites import (
 class Error(Composite):
     """Why something ended or was rejected."""
 
-    # azure-servicebus reads all of them without looking how many there are.
+    # azure-servicebus reads all fields without checking how many there are.
     WRITTEN_WHOLE: ClassVar[bool] = True
     condition: str = field_of(SYMBOL, mandatory=True)
     description: str | None = field_of(STRING)

@@ -28,7 +28,7 @@ DATA: Final = 0x75
 SEQUENCE: Final = 0x76
 VALUE: Final = 0x77
 FOOTER: Final = 0x78
-# A section's name as a symbol, for peers that do not use its number.
+# Sections by symbolic descriptor, for peers that do not use the numeric one.
 _BY_SYMBOL: Final = {
     "amqp:header:list": HEADER,
     "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
@@ -40,23 +40,23 @@ _BY_SYMBOL: Final = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": FOOTER,
 }
-# A section's descriptor as it is nearly always encoded.
+# A section's descriptor in its usual encoding.
 _HEADS: Final = {
     section: bytes((values.DESCRIBED, values.SMALL_ULONG, section))
     for section in _BY_SYMBOL.values()
 }
 _BY_HEAD: Final = {head: section for section, head in _HEADS.items()}
-# A message of several: each data section is a whole message. Of Service Bus and Event Hubs.
+# A batch, as in Service Bus and Event Hubs: each data section is a whole message.
 BATCH_FORMAT: Final = 0x80013700
-# Sections of one message; messages of a batch.
+# The most sections of a message, and messages of a batch.
 SECTIONS_MAX: Final = 10_000
-# Follows every section.
+# In the order of sections, after all of them.
 _LAST: Final = FOOTER + 1
 _U32: Final = struct.Struct(">I").unpack_from
 _DATA8: Final = _HEADS[DATA] + bytes((values.BINARY8,))
 _DATA32: Final = _HEADS[DATA] + bytes((values.BINARY32,))
 
-# A map as it is decoded: with keys of any type.
+# A decoded map, with keys of any type.
 Map = dict[Any, Any] | Pairs
 
 
@@ -91,7 +91,7 @@ class Properties:
 
 
 _MESSAGE_ID: Final = (str, Ulong, uuid.UUID, bytes)
-# Types that a field may have.
+# The types that each field may have.
 _Types = tuple[tuple[type, ...], ...]
 # A symbol may come as a string, as some peers write it.
 _SYMBOL: Final = (Symbol, str)
@@ -158,7 +158,7 @@ def decode(payload: bytes) -> Message:
             sequences.append(value)
         else:
             _SETTERS[section](message, value)
-    # Without any body, as azure-servicebus writes a null: even without any section.
+    # azure-servicebus writes a null without a body, and possibly without any section.
     if bool(data) + bool(sequences) + message.has_value > 1:
         raise DecodeError("a message must have one body: data, amqp-sequence or amqp-value")
     message.data, message.sequences = tuple(data), tuple(sequences)
@@ -166,7 +166,7 @@ def decode(payload: bytes) -> Message:
 
 
 def _after(last: int, section: int) -> int:
-    """Return the place in the order that a section takes after `last`. Raises DecodeError."""
+    """Return the position of a section that follows `last`. Raises DecodeError."""
     if section > last or (section == last and section in (DATA, SEQUENCE)):
         return section
     if section == DELIVERY_ANNOTATIONS and last not in (section, _LAST):
@@ -252,7 +252,7 @@ def write_data(piece: bytes, out: bytearray) -> None:
 
 
 def _named_section(payload: bytes, at: int) -> tuple[int, int]:
-    """Return which section begins at `at` with a wide number or a symbol; where its value does."""
+    """Return the section with an unusual descriptor at `at`, and where its value begins."""
     if payload[at] != values.DESCRIBED:
         raise DecodeError(f"byte {at}: a section of a message must have a descriptor")
     descriptor, at = decoding.decode(payload, at + 1)

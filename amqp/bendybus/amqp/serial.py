@@ -1,4 +1,4 @@
-"""Serial numbers of 32 bits, which start over: RFC 1982."""
+"""Serial numbers of 32 bits, which wrap around: RFC 1982."""
 
 from typing import Final
 
@@ -11,6 +11,6 @@ def after(number: int, steps: int = 1) -> int:
 
 
 def distance(earlier: int, later: int) -> int:
-    """Return how many steps it is from one number to another; negative if it is before it."""
+    """Return the steps from one number to another; negative if the other is before it."""
     found = (later - earlier) & MASK
     return found - (1 << 32) if found >> 31 else found

@@ -1,8 +1,8 @@
-"""Sessions: windows, handles of links, and what is unsettled in either direction.
+"""Sessions: windows, handles of links, and unsettled deliveries.
 
-The window of what comes in is kept open by this side; the window of what goes out is the peer's,
-and transfers wait here while it is closed. Settlements of deliveries that follow each other with
-the same state share a frame.
+The incoming window is renewed when half of it is used; the outgoing window is the peer's, and
+transfers wait here while it is closed. Settlements of consecutive deliveries with the same state
+share a frame.
 """
 
 import copy
@@ -40,23 +40,23 @@ from bendybus.amqp.values import Uint
 if TYPE_CHECKING:
     from bendybus.amqp.connection import Connection
 
-# Transfers that the peer may send before it hears of more.
+# The incoming window, in transfers.
 INCOMING_WINDOW: Final = 5_000
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
-# A tag, and the id of a transaction, as the specification bounds them.
+# The specification's bounds of delivery tags and transaction ids.
 TAG_BYTES_MAX: Final = 32
 TXN_ID_BYTES_MAX: Final = 32
-# What is kept of a link while it is attached: name, source and target.
+# Bounds of what is kept of an attached link: name, source and target.
 NAME_BYTES_MAX: Final = 1_024
 ATTACH_BYTES_MAX: Final = 4 * 1024
-# Looks at deliveries that a disposition does not concern: so many, and so many more a delivery.
+# Look-ups by dispositions that find no unsettled delivery: a minimum, and more for each delivery.
 MISSES_MIN: Final = 200_000
 MISSES_A_DELIVERY: Final = 16
-# What a transfer that waits takes beside its bytes.
+# Memory of a waiting transfer beside its bytes.
 _WAITING_BYTES: Final = 200
-# Of a disposition's frame around its state, at most: head, constructors, role, first, last, flag.
+# The most that a disposition adds to its state: head, constructors, role, first, last, flag.
 _DISPOSITION_BYTES: Final = 8 + 12 + 1 + 5 + 5 + 1
-# Of a transfer's frame around its payload, at most: head, constructors, handle, id, tag, flags.
+# The most that a transfer adds to its payload: head, constructors, handle, id, tag, flags.
 _TRANSFER_BYTES: Final = 8 + 8 + 5 + 5 + 2 + TAG_BYTES_MAX + 5 + 2
 _TRANSFER: Final = b"\x00\x53\x14\xc0"
 _DISPOSITION: Final = b"\x00\x53\x15\xc0"
@@ -67,37 +67,37 @@ class Session:
 
     def __init__(self, connection: "Connection", channel: int, begin: Begin) -> None:
         self.connection = connection
-        # Ours; the peer's is the key under which the connection has it.
+        # Our channel; the connection finds the session by the peer's.
         self.channel = channel
-        # Ended from here; what the peer sent before it learned of that is dropped.
+        # Ended by this side; frames that the peer sent before it learned of that are dropped.
         self.ending = False
-        # By the peer's handle, and by ours.
+        # By the peer's handle, and by our handle.
         self._links: dict[int, Link] = {}
         self._handles: dict[int, Link] = {}
-        # Handles of ours that were used, and are free.
+        # Our handles that are free again.
         self._freed: list[int] = []
-        # Of which the peer wants to hear the state; None: the session.
+        # Links whose state the peer has asked for; None: the session's.
         self._echoes: dict[Link | None, None] = {}
         self._next_incoming_id = begin.next_outgoing_id
         self._incoming_window = INCOMING_WINDOW
-        # Of transfers, and of deliveries, which may take several.
+        # The next transfer, and the next delivery, which may take several transfers.
         self._next_outgoing_id = 0
         self._delivery_id = 0
         self._remote_window = begin.incoming_window
-        # What the peer has not settled, by delivery id: of which it has said nothing, and of which
-        # it has, but was not answered. It decides on each delivery once.
+        # Deliveries that are not settled, by id: those without a decision of the peer, and those
+        # with one that is not answered yet. The peer decides on each delivery once.
         self._unsettled: dict[int, OutgoingDelivery] = {}
         self._decided: dict[int, OutgoingDelivery] = {}
         self._misses = self._deliveries = 0
         # Frames of transfers that wait for the peer's window: body and payload.
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self.waiting_bytes = 0
-        # A settlement that more may join: our role, first and last id, encoded state.
+        # A settlement that the next ones may join: our role, first and last id, encoded state.
         self._run: tuple[bool, int, int, bytes] | None = None
 
     @property
     def links(self) -> Sequence[Link]:
-        """Its links, those that are being attached or detached among them."""
+        """All its links, also those that are being attached or detached."""
         return tuple(self._links.values())
 
     @property
@@ -108,7 +108,7 @@ class Session:
     # Commands
 
     def settle(self, delivery_id: int, state: Composite | None, *, incoming: bool = True) -> None:
-        """Settle a delivery that came (or `incoming=False`, one that went out) with a state."""
+        """Settle an incoming delivery, or with `incoming=False` an outgoing one, with a state."""
         encoded = b"" if state is None else self._fitting(state)
         if not incoming:
             delivery = self._decided.pop(delivery_id, None)
@@ -129,7 +129,7 @@ class Session:
         self.connection.flush_later(self)
 
     def update(self, delivery_id: int, state: Composite) -> None:
-        """Say a state of a delivery that went out, and leave it unsettled."""
+        """Send a state of an outgoing delivery, and leave it unsettled."""
         delivery = self._decided.pop(delivery_id, None)
         if delivery is not None:
             # The peer may decide again.
@@ -138,7 +138,7 @@ class Session:
             self.write(Disposition(False, delivery_id, None, False, state))
 
     def flush(self) -> None:
-        """Write the settlement that more could have joined, and states that were asked for."""
+        """Write the pending settlement, and the flows that the peer has asked for."""
         if self._echoes:
             echoes, self._echoes = self._echoes, {}
             for link in echoes:
@@ -158,7 +158,7 @@ class Session:
             self.connection.write_body(self.channel, _listed(_DISPOSITION, body, 5 if state else 4))
 
     def end(self, error: Error | None = None) -> None:
-        """End it from here, and its links with it."""
+        """End it, with its links."""
         if not self.ending:
             self.write(End(error))
             self.ending = True
@@ -178,7 +178,7 @@ class Session:
         self.connection.emit(event)
 
     def write_flow(self, link: IncomingLink | OutgoingLink | None = None) -> None:
-        """Write the state of the session, and of a link."""
+        """Write a flow: the state of the session, and of a link."""
         flow = Flow(
             next_incoming_id=self._next_incoming_id,
             incoming_window=self._incoming_window,
@@ -229,7 +229,7 @@ class Session:
         return delivery
 
     def _fitting(self, state: Composite) -> bytes:
-        """Return the encoding of a state, with as much of it as the peer's frames have room for."""
+        """Return the encoding of a state, shortened if it does not fit into a frame."""
         encoded, most = encoded_state(state), self.connection.body_bytes_max - _DISPOSITION_BYTES
         if len(encoded) <= most:
             return encoded
@@ -274,7 +274,7 @@ class Session:
             raise ProtocolError("amqp:not-allowed", f"a session has no frames of type {name}")
 
     def ended(self) -> None:
-        """Take note that it is over: its links are, too."""
+        """Take note that the session has ended, and its links with it."""
         for link in self._links.values():
             link.ended()
         self.connection.links -= len(self._links)
@@ -304,19 +304,19 @@ class Session:
             raise ProtocolError("amqp:invalid-field", f"a tag has {TAG_BYTES_MAX} bytes at most")
         if transfer.state is not None:
             state = _state(transfer.state)
-            # Any other says nothing of a delivery that is new.
+            # Other states mean nothing for a new delivery.
             transfer.state = state if isinstance(state, TransactionalState) else None
         link.transfer(transfer, payload)
 
     def _take_disposition(self, disposition: Disposition) -> None:
         if disposition.role is not RECEIVER:
-            # Of deliveries to us, which are settled as they are answered.
+            # About deliveries to us, which we settle with our answer.
             return
         first = disposition.first
         last = first if disposition.last is None else disposition.last
         count = serial.distance(first, last) + 1
         if count < 1:
-            raise ProtocolError("amqp:invalid-field", f"deliveries {first} to {last} are none")
+            raise ProtocolError("amqp:invalid-field", f"last {last} is before first {first}")
         state = _state(disposition.state)
         if not disposition.settled and (state is None or isinstance(state, Received)):
             # The peer has not decided yet.
@@ -335,7 +335,7 @@ class Session:
     def _found(self, first: int, count: int) -> list[OutgoingDelivery]:
         """Return the deliveries of a range that the peer has not decided on. Raises ProtocolError.
 
-        Never more work than there are deliveries; nor, again and again, for none of them.
+        The work is bounded by the deliveries, and that of fruitless look-ups by MISSES_MIN.
         """
         unsettled = self._unsettled
         if count == 1:
@@ -400,7 +400,7 @@ class Session:
     def _take_detach(self, detach: Detach) -> None:
         link = self._links.get(detach.handle)
         if link is None:
-            # Of a link that both sides detached at the same time.
+            # Both sides detached the link at the same time.
             return
         was = link.state
         self._forget(detach.handle, link)
@@ -408,7 +408,7 @@ class Session:
         if was is LinkState.DETACHING:
             return
         if was is LinkState.ATTACHING:
-            # The peer did not wait for the answer, but waits for both now.
+            # The peer did not wait for our attach, and expects it and a detach now.
             self.write(link.attach_without_ends())
         self.write(Detach(link.handle, detach.closed))
         error = error_of(detach.error)
@@ -437,10 +437,10 @@ class Session:
 
 
 def _check_size(attach: Attach, body_bytes_max: int) -> None:
-    """Raise ProtocolError for an attach that takes too much to keep, or to answer."""
+    """Raise ProtocolError for an attach that is too large to keep, or to answer."""
     if len(attach.name.encode()) > min(NAME_BYTES_MAX, body_bytes_max - 64):
         raise ProtocolError("amqp:invalid-field", f"a name has {NAME_BYTES_MAX} bytes at most")
-    # Not looked at.
+    # Not used.
     attach.unsettled = attach.offered_capabilities = attach.desired_capabilities = None
     if len(attach.encoded()) > ATTACH_BYTES_MAX:
         raise ProtocolError(
@@ -449,7 +449,7 @@ def _check_size(attach: Attach, body_bytes_max: int) -> None:
 
 
 def fitting(performative: Composite, bytes_max: int) -> Composite:
-    """Return a frame's body, or a state, with as much of its error's description as fits."""
+    """Return a frame's body, or a state, with its error's description cut so that it fits."""
     error = getattr(performative, "error", None)
     if isinstance(error, Error) and error.description:
         over = len(performative.encoded()) - bytes_max
@@ -474,7 +474,7 @@ _STATES: Final[dict[type, bytes]] = {}
 
 
 def encoded_state(state: Composite) -> bytes:
-    """Return the encoding of a state; that of states without fields is remembered."""
+    """Return the encoding of a state; cached for states without fields."""
     kind = type(state)
     if kind not in _STATES:
         encoded = state.encoded()
@@ -511,7 +511,7 @@ def _terminus(value: Any) -> Any:
 
 
 def error_of(value: Any) -> Error | None:
-    """Return the error of a detach, end or close; one that cannot be read is none."""
+    """Return the error of a detach, end or close; None if it cannot be decoded."""
     try:
         found = known(value)
     except DecodeError:

@@ -101,10 +101,10 @@ class Decimal128(bytes):
 
 
 class Pairs(tuple[tuple[Any, Any], ...]):
-    """A map that is not given as a dict, as (key, value) in order.
+    """A map that cannot be a dict, as (key, value) in order.
 
-    Its keys are not all scalars (floats, such as NaN, are none here), or are equal in Python (1 and
-    True), or are more than 64 and not all texts or binaries.
+    Some key is not text, binary, an integer, a boolean, a timestamp, a character or a UUID; or two
+    keys are equal in Python (1 and True); or there are over 64 keys, and not all text or binary.
     """
 
     __slots__ = ()
@@ -129,9 +129,9 @@ class Array:
     described: bool = False
 
 
-# Keys of a dict. Senders cannot choose the hashes of these …
+# Types of keys in a dict. Python randomises the hashes of these …
 _TEXT_KEYS: Final = frozenset((str, Symbol, bytes))
-# … and can choose those of these: many with the same one would take quadratic time.
+# … but senders can choose these so that many hashes are equal, which takes quadratic time.
 _KEYS: Final = _TEXT_KEYS | {
     bool, int, Ubyte, Ushort, Uint, Ulong, Byte, Short, Int, Timestamp, Char, uuid.UUID,
 }  # fmt: skip

@@ -1,8 +1,8 @@
-"""$management of an entity: requests that are no sends, receives or dispositions.
+"""$management of an entity: requests other than sends, receives and dispositions.
 
 Source: Service Bus, "AMQP 1.0 in Service Bus: request-response-based operations". An operation is a
-row of `OPERATIONS`; it takes a request's map and returns the map of the reply, None where there is
-nothing.
+row of `OPERATIONS`; it takes a request's map and returns the map of the reply, or None for status
+204, no content.
 """
 
 import asyncio
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 VENDOR: Final = "com.microsoft:"
-# Of a request without one of its own.
+# Of a request that names no server-timeout.
 TIMEOUT_MS: Final = 60_000
-# Requests of one connection under way; the bytes of smaller ones are not counted.
+# Requests of one connection in flight; the bytes of requests up to SMALL_BYTES are not counted.
 UNDER_WAY_MAX: Final = 100
 SMALL_BYTES: Final = 4 * 1024
 _NO_CONTENT: Final = 204
-# What the SDKs send for "any time": .NET's end of time, in milliseconds.
+# What SDKs send for "any time": the maximum of .NET's DateTime, in milliseconds.
 _ANY_TIME_MS: Final = 253_402_300_800_000
 _STATUSES: Final = {
     "completed": Disposition.COMPLETE,
@@ -62,12 +62,12 @@ _STATUSES: Final = {
     "defered": Disposition.DEFER,
     "suspended": Disposition.DEAD_LETTER,
 }
-# What replies take while they are made, of operations whose replies hold messages.
+# Memory that a reply with messages may take while it is built, by operation.
 ANSWER_BYTES: Final = {
     f"{VENDOR}peek-message": limits.MB,
     f"{VENDOR}receive-by-sequence-number": 4 * limits.MB,
 }
-# What a reply holds; None: nothing was found.
+# The map of a reply; None: no content.
 Reply = dict[str, Any] | None
 
 
@@ -77,16 +77,16 @@ class ManagementLink(RequestLink):
     def __init__(self, connection: "ClientConnection", link: IncomingLink, path: str) -> None:
         super().__init__(connection, link, path)
         self._under_way: set[asyncio.Task[None]] = set()
-        # Where the listing of sessions goes on: (time, sessions that were listed) and a page token.
+        # The last page of a listing of sessions: its time, how many were listed so far, page token.
         self.listing: tuple[int, int, bytes] | None = None
 
     @property
     def path(self) -> str:
-        """The entity, or the sub-queue of one."""
+        """The path of the entity or sub-queue."""
         return self.address
 
     def request(self, request: Message, event: Delivered) -> None:
-        """Answer a request when it is done."""
+        """Perform a request in a task of its own."""
         connection, size = self.connection, len(event.payload)
         holder = connection.holder if size > SMALL_BYTES else None
         requests = connection.front_end.calls.requests
@@ -113,7 +113,7 @@ class ManagementLink(RequestLink):
         for task in self._under_way:
             task.cancel()
 
-    async def _answer(self, request: Message, state: Any) -> None:
+    async def _answer(self, request: Message, state: TransactionalState | None) -> None:
         holder, answers = self.connection.holder, self.connection.front_end.calls.answers
         asked = request.application_properties
         name = asked.get("operation") if isinstance(asked, dict) else None
@@ -132,7 +132,7 @@ class ManagementLink(RequestLink):
             if size:
                 answers.give(holder, size)
 
-    async def _answered(self, request: Message, state: Any) -> None:
+    async def _answered(self, request: Message, state: TransactionalState | None) -> None:
         try:
             body = await self._perform(request, state)
         except BusError as error:
@@ -148,7 +148,7 @@ class ManagementLink(RequestLink):
             else:
                 self._say(request, 200, "OK", body)
 
-    async def _perform(self, request: Message, state: Any) -> Reply:
+    async def _perform(self, request: Message, state: TransactionalState | None) -> Reply:
         given = request.application_properties
         properties = given if isinstance(given, dict) else {}
         name = properties.get("operation")
@@ -159,7 +159,7 @@ class ManagementLink(RequestLink):
         body = request.value
         if not isinstance(body, dict):
             raise errors.InvalidArgument("body", "must be a map.")
-        if isinstance(state, TransactionalState):
+        if state is not None:
             if row.collected is None:
                 raise errors.InvalidOperation(f"{name} cannot be part of a transaction.")
             operation, reply = row.collected(self, Fields(body))
@@ -191,7 +191,7 @@ class ManagementLink(RequestLink):
     def token_of(self, fields: Fields) -> bytes:
         """Return the token of the session that a request names, b"" if it names none.
 
-        Raises SessionLockLost unless a link of this connection has it.
+        Raises SessionLockLost unless a link of this connection holds the session.
         """
         session_id = fields.optional("session-id", str)
         if session_id is None:
@@ -264,7 +264,7 @@ async def _peek(link: ManagementLink, fields: Fields) -> Reply:
             name,
             sub_queue,
             fields.required("message-count", int),
-            # In the order of numbers, always: 0 is where that begins.
+            # SDKs send 0 to begin at the first number. The core has another order for 0.
             max(1, first),
             session_id=fields.optional("session-id", str),
         ),
@@ -327,7 +327,7 @@ def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected
         *request_values.entity_and_sub_queue(link.path),
         SendPart(messages.batch(link.connection.new_id)),
     )
-    # Numbers are given as it is committed.
+    # Sequence numbers are assigned at the commit.
     return operation, {"sequence-numbers": Array(values.LONG, [0] * len(messages))}
 
 
@@ -373,7 +373,7 @@ async def _list_sessions(link: ManagementLink, fields: Fields) -> Reply:
     passed, page_token, more = 0, b"", True
     known, link.listing = link.listing, None
     if known is not None and known[0] == asked_ms and known[1] == skip:
-        # It goes on where the page before ended.
+        # Continue where the previous page ended.
         passed, page_token, more = skip, known[2], bool(known[2])
     while more and len(found) < top:
         wanted = min(1_000, skip - passed if passed < skip else top - len(found))
@@ -409,7 +409,7 @@ class Row:
 
     operation: Operation
     perform: Callable[[ManagementLink, Fields], Awaitable[Reply]]
-    # What it is in a transaction, and the reply to that; None: it cannot be part of one.
+    # Returns it as a part of a transaction, with the reply; None: it cannot be part of one.
     collected: Callable[[ManagementLink, Fields], tuple[Collected, Reply]] | None = None
 
 

@@ -1,8 +1,8 @@
-"""Nodes that answer requests: a link for requests, one for replies, and how replies find it.
+"""Nodes that answer requests: a link for requests, one for replies, and which replies it gets.
 
 client ── request: message-id, reply-to ──►  node
-       ◄── reply: correlation-id ──────────  by the link whose target, or name, is reply-to;
-                                             without one, by the link of the same session
+       ◄── reply: correlation-id ──────────  on the link whose target, or name, is reply-to;
+                                             without reply-to, on the link of the same session
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from bendybus.frontend.core.call_ledger import Holder
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
-# Requests that may come, and replies that wait for credit.
+# Credit for requests, and replies that may wait for the client's credit.
 CREDIT: Final = 100
 REPLIES_MAX: Final = 200
 REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -33,7 +33,7 @@ class ReplyLink:
         self._connection = connection
         self.link = link
         self.address = address
-        # What a request may call this link by.
+        # What a request may have as reply-to to name this link.
         self.names = (link.name, getattr(link.attach.target, "address", None))
         self._waiting: deque[tuple[bytes, Holder]] = deque()
 
@@ -74,7 +74,7 @@ class ReplyLink:
 
 
 class RequestLink:
-    """A link on which requests come. Subclasses say what they ask for."""
+    """A link on which requests arrive. Subclasses perform them."""
 
     def __init__(self, connection: "ClientConnection", link: IncomingLink, address: str) -> None:
         self.connection = connection
@@ -82,7 +82,7 @@ class RequestLink:
         self.address = address
 
     def begin(self) -> None:
-        """Let requests come."""
+        """Grant credit."""
         self.link.grant(CREDIT)
 
     def delivered(self, event: Delivered) -> None:
@@ -100,11 +100,8 @@ class RequestLink:
             return
         if not event.settled:
             state = event.state
-            in_transaction = isinstance(state, TransactionalState)
-            accepted = (
-                TransactionalState(state.txn_id, Accepted()) if in_transaction else Accepted()
-            )
-            settle(event.delivery_id, accepted)
+            done = Accepted()
+            settle(event.delivery_id, TransactionalState(state.txn_id, done) if state else done)
         self.request(request, event)
 
     def request(self, request: Message, event: Delivered) -> None:

@@ -1,7 +1,7 @@
 """A link on which a client sends: its transfers become requests of the core.
 
-Transfers that were read together go on together, each with an outcome of its own; a batch is one
-atomic unit. Each is answered when its partition has committed it.
+Transfers that were read together go into one request, each with an outcome of its own; a batch is
+one atomic unit. Each is answered when its partition has committed it.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -24,15 +24,15 @@ from bendybus.frontend.upstreams.unary_calls import SendPart
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
-# Transfers that a link may send before it hears of more.
+# Credit of a link; renewed when half of it is used. Bytes are bounded by pausing reading.
 CREDIT: Final = 1_000
-# Messages, and bytes, of one request of the core.
+# Messages and bytes of one request to the core.
 MESSAGES_MAX: Final = 1_000
 BYTES_MAX: Final = 1 * limits.MB
 
 
 class _Unit:
-    """A delivery, and how many messages it is."""
+    """A delivery, and how many messages it has."""
 
     __slots__ = ("delivery_id", "messages", "settled")
 
@@ -65,15 +65,15 @@ class SendingLink:
 
     @property
     def right(self) -> tuple[authenticator.Operation, str]:
-        """What the client needs to be allowed, and where."""
+        """The right that the client needs, and the entity path."""
         return authenticator.Operation.SEND, self._path
 
     def begin(self) -> None:
-        """Let transfers come."""
+        """Grant credit."""
         self._link.grant(CREDIT)
 
     def finish(self) -> None:
-        """Let no more transfers come."""
+        """Grant no more credit."""
         self._finishing = True
         self._link.grant(0)
 
@@ -81,7 +81,7 @@ class SendingLink:
         """Take a transfer."""
         if self._link.credit < CREDIT // 2 and not self._finishing:
             self._link.grant(CREDIT)
-        if isinstance(event.state, TransactionalState):
+        if event.state is not None:
             self._collect(event, event.state)
             return
         try:
@@ -98,7 +98,7 @@ class SendingLink:
             self.flush()
 
     def flush(self) -> None:
-        """Send what was read."""
+        """Send the collected messages."""
         if not self._units:
             return
         units, messages = self._units, self._messages
