@@ -1,4 +1,4 @@
-"""AMQP 1.0 for clients: messages and errors of the bus as AMQP has them, and back.
+"""AMQP 1.0 for clients: connections and their links, and messages and errors as AMQP has them.
 
-The protocol itself (frames, sessions, links) is `bendybus.amqp`; rules of the bus are in `core`.
+The protocol itself (frames, sessions, links) is in `bendybus.amqp`, the rules of the bus in `core`.
 """

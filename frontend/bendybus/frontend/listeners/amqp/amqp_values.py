@@ -23,7 +23,7 @@ from bendybus.amqp.values import (
 )
 from bendybus.v1.message_pb2 import Value
 
-# Lists and maps inside each other that the contract has as such; as clients of the contract do.
+# Levels of lists and maps that become those of the contract; clients of the contract have the same.
 NESTED_MAX: Final = 30
 
 

@@ -13,7 +13,7 @@ DEAD_LETTER_SOURCE: Final = "x-opt-deadletter-source"
 PARTITION_KEY: Final = "x-opt-partition-key"
 SCHEDULED_ENQUEUE_TIME: Final = "x-opt-scheduled-enqueue-time"
 
-# The bus alone sets them: senders cannot, and those of a message that was received go no further.
+# Set by the bus only: dropped from what clients send, also if they send on a received message.
 SET_BY_THE_BUS: Final = frozenset(
     (
         LOCK_TOKEN,
@@ -26,5 +26,5 @@ SET_BY_THE_BUS: Final = frozenset(
         DEAD_LETTER_SOURCE,
     )
 )
-# Columns have them, not the application's own annotations.
+# Stored in columns, not among the application's annotations.
 IN_COLUMNS: Final = frozenset((PARTITION_KEY, SCHEDULED_ENQUEUE_TIME))

@@ -1,11 +1,11 @@
 """$cbs: clients put tokens here, and get a status for each.
 
-A token for an entity that does not exist is answered with 404, as by Service Bus, if it would be
-good for one of that name: nobody else learns which entities there are. A bus that takes any token
-takes that one, too: the attach that follows says at once, and better, what is missing.
+As with Service Bus, the status is 404 if the token's entity does not exist, but only if the token
+has a right to that name, so that others cannot find out which entities exist. A bus without
+policies accepts the token: the attach that follows fails with a better error.
 
-Source: AMQP Claims-based Security; `type` is not looked at, since SDKs call a shared access
-signature "jwt".
+Source: AMQP Claims-based Security. The `type` is ignored, since SDKs call a shared access signature
+"jwt".
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.security.authenticator import Operation
 
 _OK: Final = 202
-# A request with a token of the largest kind.
+# The largest request: one with a token of the maximum size.
 CBS_BYTES_MAX: Final = 16 * 1024
 _SCHEME: Final = "SharedAccessSignature"
 _MANAGEMENT: Final = "/$management"
@@ -75,10 +75,10 @@ class CbsLink(RequestLink):
         except EntityNotFound as error:
             return error
         except BusError:
-            # Also that it may do nothing there is told as a link is attached.
+            # A client without rights there gets its error at the attach.
             return None
         return None
 
     def _say(self, request: Message, status: int, text: str) -> None:
-        # Without an error condition: the Python SDK would look no further, and lose the status.
+        # Without an error condition: the Python SDK would ignore the status.
         self.reply(request, {"status-code": Int(status), "status-description": text})

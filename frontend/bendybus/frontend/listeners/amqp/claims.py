@@ -1,7 +1,7 @@
-"""What the client of one AMQP connection may do: the tokens that it put, by audience.
+"""Claims: the tokens that the client of one AMQP connection has put, by audience.
 
 A claim covers the links whose address lies under its audience, for the rights of its token, until
-that expires or a policy no longer accepts it.
+the token expires or its policy or key is removed.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from bendybus.domain.errors import BusError
 from bendybus.frontend.listeners.amqp import addresses
 from bendybus.frontend.security.authenticator import Authenticator, Caller, Operation
 
-# Of one connection; the one that was put first is forgotten. SDKs put one for each link's address.
+# Of one connection; beyond that the oldest is dropped. SDKs put one for each link's address.
 CLAIMS_MAX: Final = 1_024
 # Their tokens and audiences, in characters.
 CLAIMS_CHARS_MAX: Final = 512 * 1024
@@ -23,15 +23,15 @@ class Claims:
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
-        # Tokens, and when they end, by audience: a path in lower case.
+        # Tokens and their expiry by audience, a path in lower case.
         self._tokens: OrderedDict[str, tuple[str, float | None]] = OrderedDict()
         self._chars = 0
-        # Of a caller that authenticated as it opened the connection.
+        # The token of a client that authenticated with SASL PLAIN.
         self._token: str | None = None
 
     @property
     def any(self) -> bool:
-        """Whether the client has shown that it may do anything at all, and still may."""
+        """Whether the client has a valid token, for any audience; True if none is required."""
         return not self._authenticator.required or any(
             self._authenticator.still_good(token) for token in self._all()
         )
@@ -50,7 +50,7 @@ class Claims:
         return caller
 
     def next_end_s(self, now_s: float) -> float | None:
-        """Return when the next token ends, in seconds since 1970; None: none does."""
+        """Return when the next token expires, in seconds since 1970; None: none does."""
         ends_s = (end_s for _, end_s in self._tokens.values() if end_s is not None)
         return min((end_s for end_s in ends_s if end_s > now_s), default=None)
 
@@ -81,7 +81,7 @@ class Claims:
         )
 
     def _all(self, path: str | None = None) -> list[str]:
-        """Return the tokens whose audience is over a path, or all; the best ones first."""
+        """Return the tokens whose audience covers a path, or all: PLAIN, then the newest first."""
         signed_in = [] if self._token is None else [self._token]
         put = reversed(self._tokens.items())
         return signed_in + [

@@ -1,8 +1,9 @@
 """Transactions of one connection: declared and discharged on a coordinator's link.
 
-    declare ──► declared(txn-id)        transfer, disposition with txn-id ──► collected, and said
-                                        so; a delivery is settled when that is committed
-    discharge(txn-id) ──► committed, rolled back (and why), or com.microsoft:timeout
+    declare ──► declared(txn-id)
+    transfer, disposition with txn-id ──► collected, and confirmed; deliveries are settled later,
+                                          at the commit
+    discharge(txn-id) ──► committed, rolled back (with the reason), or com.microsoft:timeout
     the coordinator's link, its session or the connection ends ──► rolled back
 
 Source: AMQP 1.0, part 4. A discharge whose outcome is unknown is repeated here under the same id.
@@ -39,15 +40,15 @@ UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
 ROLLBACK: Final = "amqp:transaction:rollback"
 TIMEOUT: Final = "amqp:transaction:timeout"
 CREDIT: Final = 100
-# Of a request to the coordinator.
+# The largest request to the coordinator.
 REQUEST_BYTES_MAX: Final = 4 * 1024
-# Between a commit of unknown outcome and its repeat; and for how long it is repeated.
+# A commit of unknown outcome is repeated after each pause, for this long.
 PAUSE_S: Final = 0.5
 REPEAT_S: Final = 60.0
 
 
 class TransactionGone(BusError):
-    """Raised when an operation names a transaction that is not open any more, or never was."""
+    """Raised when an operation names a transaction that is not open."""
 
     def __init__(self, condition: str, message: str) -> None:
         super().__init__(message)
@@ -62,11 +63,11 @@ class CoordinatorLink:
         self._link = link
         self._open: dict[bytes, Open] = {}
         self._commits: set[asyncio.Task[None]] = set()
-        # What is to be called when a transaction was committed.
+        # By transaction: callbacks after its commit.
         self._committed: dict[bytes, list[Callable[[], None]]] = {}
 
     def begin(self) -> None:
-        """Let requests come."""
+        """Grant credit."""
         self._link.grant(CREDIT)
 
     def delivered(self, event: Delivered) -> None:
@@ -91,7 +92,7 @@ class CoordinatorLink:
     ) -> None:
         """Add an operation to a transaction. Raises why it is refused.
 
-        `committed` is called when the transaction was committed.
+        `committed` is called after the commit.
         """
         opened = self._open[transaction_id]
         try:
@@ -136,7 +137,7 @@ class CoordinatorLink:
             self._connection.front_end.transactions.forget(opened)
             self._say(event, Accepted())
             return
-        # The connection may be gone before it is done: it is not cancelled with it.
+        # Not cancelled with the connection: the commit may be done already.
         task = asyncio.get_running_loop().create_task(
             self._commit(event, opened, committed), name="amqp-commit"
         )
@@ -163,7 +164,7 @@ class CoordinatorLink:
         self._connection.write_soon()
 
     async def _repeated(self, opened: Open) -> None:
-        """Commit, again while the outcome is unknown. Raises why nothing of it is done."""
+        """Commit, and repeat while the outcome is unknown. Raises the reason if it is not done."""
         transactions, loop = self._connection.front_end.transactions, asyncio.get_running_loop()
         began_s = loop.time()
         operations = list(opened.transaction.operations)

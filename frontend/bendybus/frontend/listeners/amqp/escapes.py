@@ -1,16 +1,16 @@
-"""What `Message.amqp_escapes` holds: by name, what other fields of a message cannot say.
+"""What `Message.amqp_escapes` holds: by name, what other fields of a message cannot express.
 
     durable, first-acquirer             fields of the header, where set
     message-id, to, content-type, …     a property that is empty, or not of its usual type; a field
                                         or column has its text, for filters and other clients
     delivery-annotations                those of the sender
-    partition-key                       one that is empty, which is none
-    annotations, footer,                entries whose keys are not text, or whose text another key
-    application-properties              has as well
+    partition-key                       an empty one, which counts as none
+    annotations, footer,                entries whose keys are not text, or have the same text as
+    application-properties              another key
     annotation-strings, footer-strings  names of entries whose keys are strings, not symbols
     application-property-symbols        names of entries whose keys are symbols, not strings
 
-A text wins over its escape where they no longer agree: a rule or another client changed it.
+Where a text and its escape differ, a rule or another client has changed the text, and it wins.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def encode(escapes: dict[str, Any]) -> bytes:
 
 
 def decode(encoded: bytes) -> dict[Any, Any]:
-    """Return the escapes of a message; none if another program wrote what is not AMQP."""
+    """Return the escapes of a message; none if their encoding is invalid."""
     try:
         found = decoding.decode_whole(encoded) if encoded else None
     except DecodeError:
@@ -59,10 +59,10 @@ def decode(encoded: bytes) -> dict[Any, Any]:
 
 
 def text_of(value: Any) -> str:
-    """Return the one text of a property, such as an id: a UUID in lower case, binary in hex.
+    """Return the canonical text of a property: a UUID in lower case, binary in hexadecimal.
 
-    Binary that is text is taken as such: azure-servicebus for Python sends on what it received with
-    its ids in binary, and they must stay the same. A list, a map and the like have no text: "".
+    Binary that is printable UTF-8 counts as text: when azure-servicebus for Python sends on a
+    message, its ids become binary, and must stay the same ids. Lists and maps have no text: "".
     """
     if isinstance(value, str):
         return str(value)
@@ -83,7 +83,7 @@ def utf8(value: bytes) -> str:
 
 
 def original(escapes: dict[Any, Any], name: str, text: str) -> Any:
-    """Return the value of a property if `text` still is its text; None: there is no escape."""
+    """Return the original of a property if `text` is still its text; None: there is none."""
     value = escapes.get(name)
     return value if value is not None and text_of(value) == text else None
 
@@ -101,6 +101,6 @@ def names(escapes: dict[Any, Any], section: Section) -> frozenset[str]:
 
 
 def entries(escapes: dict[Any, Any], section: Section) -> Iterable[tuple[Any, Any]]:
-    """Return the entries of a section that are only here."""
+    """Return the entries of a section that only the escapes have."""
     found = escapes.get(section.entries)
     return pairs(found) if isinstance(found, dict | Pairs) else ()

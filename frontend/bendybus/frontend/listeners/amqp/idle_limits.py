@@ -1,6 +1,6 @@
-"""Detaches links and closes connections over which nothing happens, as the service does.
+"""Detaches idle links and closes idle connections, as Service Bus does.
 
-For those who ask for it, to see how their program takes that: otherwise idle links stay attached.
+Only if it is configured, to test how a program handles that: otherwise idle links stay attached.
 """
 
 from dataclasses import dataclass
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IdleLimits:
-    """How long nothing may happen. The defaults are those of the service."""
+    """How long links and connections may be idle. The defaults are those of Service Bus."""
 
     link_s: float = 600.0
     """Without a transfer or a settlement, on a link to an entity."""
     connection_s: float = 300.0
-    """Without a link, those for tokens and for replies aside."""
+    """Without a link, except those for tokens and replies."""
 
     @property
     def check_s(self) -> float:
-        """How often connections are looked at: the end of what is idle comes so much later."""
+        """How often connections are checked, and so how late an idle one may be closed."""
         return min(self.link_s, self.connection_s) / 20
 
 
 class IdleWatch:
-    """Looks at one connection from time to time, so that messages pay nothing for it."""
+    """Checks one connection regularly, so that messages need no timestamps."""
 
     def __init__(self, connection: "ClientConnection", limits: IdleLimits, now_s: float) -> None:
         self._connection = connection
         self._limits = limits
-        # What had passed over each link, and since when no more has.
+        # What was transferred over each link, and since when that has not changed.
         self._links: dict[Link, tuple[tuple[int, int], float]] = {}
         self._linked_s = now_s
 

@@ -10,9 +10,10 @@
     application properties ──────────────────────────► head
     body, footer ────────────────────────────────────► messages
 
-A message without a message-id gets one: the SDK for JavaScript settles no other.
-header.delivery-count is of one hop: dropped. Delivery annotations are passed on, as Service Bus
-does. They, and what no field can hold, go into the head's escapes. Undone by `outgoing_messages`.
+A message without a message-id gets one: the SDK for JavaScript cannot settle it otherwise.
+header.delivery-count applies to one hop and is dropped. Delivery annotations are passed on, as
+Service Bus does: they, and what no field can hold, go into the head's escapes. The reverse is
+`outgoing_messages`.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from bendybus.frontend.listeners.amqp import amqp_values, annotations, escapes
 from bendybus.frontend.listeners.amqp.escapes import Section
 from bendybus.v1 import message_pb2
 
-# What a header holds of a time to live that its 32 bits cannot hold.
+# The ttl of a header whose time to live does not fit into its 32 bits.
 _TTL_MAX: Final = 2**32 - 1
 _TEXTS: Final = (
     ("to", "to", str),
@@ -42,7 +43,7 @@ _TEXTS: Final = (
 
 
 class Columns:
-    """Messages in columns, as they are added."""
+    """Collects messages in columns."""
 
     __slots__ = ("_rows",)
 
@@ -108,7 +109,7 @@ class Columns:
 
 
 def changed_properties(entries: Map | None) -> columns.Properties:
-    """Return application properties that a receiver changes as it settles a message.
+    """Return application properties that a settlement changes.
 
     Raises InvalidArgument for a name that is not text.
     """
@@ -228,7 +229,7 @@ def _add_properties(
 
 
 def _text(name: str, value: Any, kind: type[str], kept: dict[str, Any]) -> str:
-    """Return a property as text; the property itself is kept where the text does not say it."""
+    """Return a property as text; the original is kept unless the text says all of it."""
     if type(value) is kind and value:
         return value
     kept[name] = value
@@ -238,7 +239,7 @@ def _text(name: str, value: Any, kind: type[str], kept: dict[str, Any]) -> str:
 def _time_to_live_ms(header: Header | None, properties: Properties | None) -> int:
     ttl = None if header is None else header.ttl
     if ttl is not None and ttl < _TTL_MAX:
-        # 0 means none in the contract: a time to live of 0 is taken as the shortest one.
+        # In the contract 0 means none: a ttl of 0 becomes the shortest time to live.
         return ttl or 1
     if (
         properties is not None
@@ -246,14 +247,14 @@ def _time_to_live_ms(header: Header | None, properties: Properties | None) -> in
         and properties.absolute_expiry_time is not None
         and properties.absolute_expiry_time > properties.creation_time
     ):
-        # Also of a header that has all that its 32 bits can hold: the times say how long it is.
+        # Also if the header has the largest value of its 32 bits: the two times are exact.
         lasts_ms = properties.absolute_expiry_time - properties.creation_time
         return min(max(lasts_ms, ttl or 0), limits.TIME_TO_LIVE_MS_MAX)
     return ttl or 0
 
 
 def _split(given: Map, kept: dict[str, Any]) -> tuple[list[tuple[Any, Any]], str, int]:
-    """Return the application's own annotations, partition key, and when it is scheduled."""
+    """Return the application's own annotations, the partition key and the scheduled time."""
     own: list[tuple[Any, Any]] = []
     partition_key, scheduled_ms = "", 0
     for key, value in escapes.pairs(given):
@@ -268,7 +269,7 @@ def _split(given: Map, kept: dict[str, Any]) -> tuple[list[tuple[Any, Any]], str
         elif key == annotations.SCHEDULED_ENQUEUE_TIME:
             if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
                 raise InvalidArgument(annotations.SCHEDULED_ENQUEUE_TIME, "must be a timestamp.")
-            # Before 1970 is now, as any time that is over. The core checks that it is not too late.
+            # A time before 1970 means now, as any past time. The core checks the upper bound.
             scheduled_ms = min(max(int(value or 0), 0), bounds.NUMBER_MAX)
         else:
             own.append((key, value))
@@ -276,7 +277,7 @@ def _split(given: Map, kept: dict[str, Any]) -> tuple[list[tuple[Any, Any]], str
 
 
 def _partition_key(value: Any) -> str:
-    # Binary is what azure-servicebus for Python makes of a string that it received.
+    # azure-servicebus for Python sends a string that it received as binary.
     if value is None or isinstance(value, str):
         return str(value or "")
     text = escapes.utf8(value) if type(value) is bytes else ""

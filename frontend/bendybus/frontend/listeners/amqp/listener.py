@@ -29,24 +29,23 @@ if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.websockets import WebSocketServer
 
 logger = logging.getLogger(__name__)
-# Anonymous clients put tokens to $cbs. MSSBCBS is what .NET calls that.
+# Anonymous clients send tokens to $cbs; .NET calls that MSSBCBS.
 MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN)
-# Parts of deliveries that are not complete, of all connections: at least so many bytes, and room
-# for so many of the largest messages. One connection may have a third of it, one policy two.
+# Bytes of incomplete deliveries of all connections: at least PARTS_BYTES_MIN, and room for
+# LARGEST_MIN of the largest messages. One connection may have a third of that, one policy two.
 PARTS_BYTES_MIN: Final = 32 * limits.MB
 LARGEST_MIN: Final = 3
-# Links and sessions of all connections. One policy may have all but a tenth.
+# Links and sessions of all connections. One policy may have nine tenths.
 LINKS_MAX: Final = 20_000
-# What is read of a connection at a time; it has no more than that unread. Of a client that has not
-# shown that it may do anything, less.
+# Bytes that one read takes, and so the most that waits for a turn. Strangers: see `turns`.
 READ_BYTES: Final = 32 * 1024
 STRANGER_READ_BYTES: Final = 4 * 1024
-# The part of all connections that may be without a token at a time.
+# Strangers may have at most this part of all connections: a half.
 STRANGERS_PART: Final = 2
-# A client that sends nothing for twice this time is gone.
+# A client that sends nothing for twice this time is disconnected.
 IDLE_MS: Final = 120_000
-# At the end: how long load balancers may take to stop sending new connections here, and how long
-# sessions may take to be given up.
+# At shutdown: the time for load balancers to stop sending new connections (a share of the drain
+# time, with a maximum), and the extra time to release sessions.
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0
 HAND_OVER_S: Final = 1.0
@@ -71,19 +70,19 @@ class AmqpListener:
         self.times = times or Times()
         self.turns = Turns()
         self._connections: set[ClientConnection] = set()
-        # Those that have not shown that they may do anything, the oldest one first.
+        # Those of strangers, the oldest one first.
         self._strangers: dict[ClientConnection, None] = {}
         self._connections_max = connections_max
         self._names = itertools.count(1)
         self.parts_bytes = 0
-        # By policy, "" for those that have shown none.
+        # By policy; "" before the first token.
         self._parts: Counter_[str] = Counter_()
         self._links: Counter_[str] = Counter_()
         self._parts_bytes_max = PARTS_BYTES_MIN
         self._servers: list[asyncio.Server] = []
         self._websockets: list[WebSocketServer] = []
         self.metrics = AmqpMetrics(front_end.metrics.registry)
-        # What comes is copied out of it before anything else comes.
+        # Shared by all connections: input is copied out of it before the next read.
         self.buffer = memoryview(bytearray(READ_BYTES))
         self._settings = ConnectionSettings(
             container_id="bendybus", mechanisms=MECHANISMS, idle_time_out_ms=IDLE_MS
@@ -97,7 +96,7 @@ class AmqpListener:
             host.strip("[]"),
             int(port),
             ssl=tls,
-            # As long as a client without TLS has to say something.
+            # The time that a client without TLS has to open its connection.
             ssl_handshake_timeout=None if tls is None else self.times.open_s,
         )
         self._servers.append(server)
@@ -105,8 +104,8 @@ class AmqpListener:
         return found
 
     async def open_http(self, address: str, tls: ssl.SSLContext | None = None) -> int:
-        """Listen at HOST:PORT for WebSockets, and show the health; return the port."""
-        # Loaded by who listens for it: it is larger than all of this.
+        """Listen at HOST:PORT for WebSockets and health checks; return the port."""
+        # Imported only when used: aiohttp is larger than the rest of the listener.
         from bendybus.frontend.listeners.amqp import websockets
 
         server = await websockets.serve(
@@ -121,10 +120,10 @@ class AmqpListener:
         return server.port
 
     async def close(self, drain_s: float) -> None:
-        """Take no more connections, let those that there are finish, and hand them over.
+        """Accept no more connections, let open ones finish requests, and hand them over.
 
-        A client finds another front end: it is told that its links and its connection were
-        detached and closed by force, which SDKs answer by connecting again.
+        Clients are told that their links and their connection were closed by force; SDKs then
+        connect again, to another front end.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + drain_s
@@ -154,7 +153,7 @@ class AmqpListener:
     def admit(self, wire: Wire) -> ClientConnection | None:
         """Return a new connection; None: there are too many.
 
-        Who has not shown that it may do anything makes room for who may.
+        If there are too many, or too many strangers, the oldest stranger is disconnected.
         """
         full = len(self._connections) >= self._connections_max
         if full or len(self._strangers) >= max(1, self._connections_max // STRANGERS_PART):
@@ -168,7 +167,7 @@ class AmqpListener:
         return connection
 
     def known(self, connection: ClientConnection) -> None:
-        """Take note that a connection has shown that it may do something."""
+        """Take note that a client has presented a valid token."""
         self._strangers.pop(connection, None)
 
     def forget(self, connection: ClientConnection) -> None:
@@ -182,9 +181,9 @@ class AmqpListener:
         self._parts_bytes_max = max(self._parts_bytes_max, LARGEST_MIN * message_bytes_max)
 
     def reserve(self, size_bytes: int, held_bytes: int, policy: str) -> bool:
-        """Take room for parts of deliveries of a connection that holds some already.
+        """Reserve bytes for incomplete deliveries; return whether there is room.
 
-        Returns whether there is some.
+        `held_bytes`: what the connection has reserved already.
         """
         most = self._parts_bytes_max
         theirs = self._parts[policy] + size_bytes
@@ -199,14 +198,14 @@ class AmqpListener:
         return True
 
     def release(self, size_bytes: int, policy: str) -> None:
-        """Give room back."""
+        """Release reserved bytes."""
         self.parts_bytes -= size_bytes
         self._parts[policy] -= size_bytes
         if not self._parts[policy]:
             del self._parts[policy]
 
     def count_links(self, change: int, policy: str) -> bool:
-        """Count links and sessions; return whether there are not too many."""
+        """Count links and sessions; return whether the bounds are kept."""
         self._links[policy] += change
         theirs = self._links[policy]
         if not theirs:
@@ -225,7 +224,7 @@ def message_ids() -> Callable[[], str]:
 
 
 class AmqpMetrics:
-    """What only this protocol has."""
+    """Metrics that only AMQP has."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.connections = Gauge(
@@ -255,24 +254,24 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         """Take the transport."""
         # uvloop's are no subclasses of asyncio's.
         self._transport = made = cast(asyncio.Transport, transport)
-        # Every byte that waits is accounted for: whoever is behind is told when none does.
+        # `resume_writing` is called when the buffer is empty: each buffered byte is accounted for.
         made.set_write_buffer_limits(high=0)
         self._connection = self._listener.admit(self)
         if self._connection is None:
             made.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where what comes is put."""
+        """Return the buffer for the next read."""
         stranger = self._connection is None or self._connection.reading.stranger
         return self._listener.buffer[: STRANGER_READ_BYTES if stranger else READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what came."""
+        """Take input."""
         if self._connection is not None:
             self._connection.received(bytes(self._listener.buffer[:nbytes]))
 
     def eof_received(self) -> None:
-        """Nothing more comes: the connection is closed."""
+        """End of input: the transport is closed."""
 
     def resume_writing(self) -> None:
         """Take note that everything is written."""

@@ -1,18 +1,18 @@
-"""Delivered messages of the contract, as AMQP messages: `incoming_messages` undone.
+"""Delivered messages of the contract, as AMQP messages: the reverse of `incoming_messages`.
 
-Written section by section, with as few values in between as possible: this runs once per message.
-A section with nothing in it is left out. Beside what the sender wrote, a message gets
+Written section by section, with few intermediate values, because this runs once per message. Empty
+sections are left out. Besides what the sender wrote, a message gets
 
     header                  delivery-count, and the time to live that the bus gave it
-    delivery annotations    the lock token, while there is a lock, beside the sender's
-    message annotations     what `annotations.SET_BY_THE_BUS` names; not a partition 0, the state of
-                            an active message, nor a first sequence number that is no other
+    delivery annotations    the lock token, if it is locked, beside the sender's
+    message annotations     those of `annotations.SET_BY_THE_BUS`, except partition 0, the state of
+                            an active message, and an enqueued sequence number equal to its own
     properties              creation-time and absolute-expiry-time, if it has a time to live and the
                             sender set neither: as Service Bus does, and the only place for a time
                             to live of more than 49 days, which the header's 32 bits cannot hold
 
-What another program stored as a message, and cannot be read, is delivered as a body of its bytes:
-its receiver can settle it.
+A stored message that cannot be decoded is delivered with its bytes as the body, so that its
+receiver can settle it.
 """
 
 import functools
@@ -38,7 +38,7 @@ DESCRIPTION: Final = "DeadLetterErrorDescription"
 
 
 class Delivery:
-    """The messages of one delivery. Without locks: received and deleted, or peeked at."""
+    """The messages of one delivery of the core; without locks if deleted or only peeked at."""
 
     __slots__ = (
         "_bodies",
@@ -65,7 +65,7 @@ class Delivery:
     )
 
     def __init__(self, batch: columns.DeliveredBatch) -> None:
-        # Not as lists: a delivery to AMQP often is of one message.
+        # Not copied into lists: often it is a single message.
         self._bodies = batch.messages
         self._heads = batch.heads
         self._formats = batch.formats
@@ -128,7 +128,7 @@ class Delivery:
         return bytes(out)
 
     def _decoded(self, index: int) -> tuple[message_pb2.Message, bytes | None]:
-        """Return a message, and its data apart if that is all of its body."""
+        """Return a message, and separately its data if that is the whole body."""
         body = self._bodies[index]
         head = self._heads[index] if self._heads else b""
         if self._formats and self._formats[index] > message_format.NEWEST:
@@ -160,7 +160,7 @@ class Delivery:
             body, count = bytearray(_PACK_LOCKED(*facts, *until)), 3
         else:
             body, count = bytearray(_PACK_UNLOCKED(*facts)), 2
-        # As Service Bus does: what is usual is not said.
+        # As Service Bus does: values that most messages have are left out.
         if first and first != number:
             count += 1
             body += _PACK_FIRST_NUMBER(_ENQUEUED_SEQUENCE_NUMBER, values.LONG, first)
@@ -222,7 +222,7 @@ class Delivery:
             for at, name in _ESCAPED_PROPERTIES:
                 value = escapes.original(escaped, name, escapes.text_of(fields[at]))
                 kinds = sections.PROPERTY_FIELDS[at]
-                # Receivers would refuse another type, which no client of Bendybus stores.
+                # Receivers refuse other types, which only a foreign program could have stored.
                 if value is not None and (not kinds or type(value) in kinds):
                     fields[at] = value
         while fields and fields[-1] is None:
@@ -282,15 +282,15 @@ def _write_body(head: message_pb2.Message, data: bytes | None, out: bytearray) -
             sections.write_data(piece, out)
         sections.write_data(data, out)
     else:
-        # A message of AMQP must have a body.
+        # An AMQP message must have a body.
         for piece in head.data or (b"",):
             sections.write_data(piece, out)
 
 
 def _data_start(body: bytes) -> int:
-    """Return where the data begins in a body that is one field of data and no more; 0: it is not.
+    """Return where the data begins in a body that is a single data field; 0: it is not one.
 
-    Read by hand: by far the most frequent shape, and the data may be large.
+    Parsed by hand: this is by far the most frequent body, and the data may be large.
     """
     if body[:1] != b"\n":
         return 0
@@ -355,7 +355,7 @@ def _write_map(section: bytes, body: bytearray, count: int, out: bytearray) -> N
     out += body
 
 
-# Of a few entities and delivery counts: nearly always the same.
+# Cached: messages of an entity nearly always have the same few headers.
 @functools.lru_cache(maxsize=1_024)
 def _header(
     durable: Any, priority: int | None, ttl: int | None, first_acquirer: Any, delivery_count: int
@@ -415,16 +415,16 @@ _PACK_LOCKED: Final = _packer(*_FACTS, (_LOCKED_UNTIL, "q"))
 _PACK_FIRST_NUMBER: Final = _packer((_ENQUEUED_SEQUENCE_NUMBER, "q"))
 _PACK_PARTITION: Final = _packer((_PARTITION_ID, "h"))
 _PACK_STATE: Final = _packer((_STATE, "b"))
-# azure-servicebus has a map where there is a section.
+# With an empty section azure-servicebus shows a map, without it None.
 _NO_DELIVERY_ANNOTATIONS: Final = _DELIVERY_ANNOTATIONS + bytes((values.MAP8, 1, 0))
-# All of the section but the token itself.
+# The section up to the bytes of the token.
 _LOCK_TOKEN: Final = encoding.encode(
     values.Described(
         values.Ulong(sections.DELIVERY_ANNOTATIONS),
         {Symbol(annotations.LOCK_TOKEN): UUID(int=0)},
     )
 )[: -lock_token.TOKEN_BYTES]
-# Where the properties are that may be escaped.
+# Positions and names of the properties that may be escaped.
 _ESCAPED_PROPERTIES: Final = (
     (0, "message-id"),
     (1, "user-id"),

@@ -1,4 +1,4 @@
-"""A link on which a client receives: its credit is the core's, its dispositions are settlements.
+"""A link on which a client receives: passes credit to the core, and dispositions as settlements.
 
 flow ──► credit of the core ──► delivery ──► transfer
 disposition ──► settlement ──► disposition with the same outcome, settled
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
-# Deliveries of a session that its client has not settled; it gets no more beyond that.
+# Unsettled deliveries of an AMQP session; it gets no more beyond that.
 UNSETTLED_MAX: Final = 50_000
 
 
@@ -49,7 +49,7 @@ class ReceivingLink:
         self._link = link
         self._path = path
         self._receiver: Receiver | None = None
-        # The core's credit: its tag, and how much of it is left.
+        # The credit that the core has: its tag, and how much of it is left.
         self._tag = 0
         self._granted = 0
         self._finishing = False
@@ -57,23 +57,23 @@ class ReceivingLink:
 
     @property
     def right(self) -> tuple[authenticator.Operation, str]:
-        """What the client needs to be allowed, and where."""
+        """The right that the client needs, and the entity path."""
         return authenticator.Operation.RECEIVE, self._path
 
     @property
     def path(self) -> str:
-        """What is received from."""
+        """The path of the entity or sub-queue."""
         return self._path
 
     def begin(self, receiver: Receiver) -> None:
-        """Give the client what the receiver is handed."""
+        """Start to pass deliveries of a receiver to the client."""
         self._receiver = receiver
         if self._link.credit or self._link.drain:
-            # It was said together with the attach.
+            # It arrived together with the attach.
             self.credit_changed()
 
     def hand(self, delivery: Delivery) -> None:
-        """Take what the core hands over, or the end of its credit."""
+        """Take a delivery of the core, or the end of its credit."""
         if not self._link.is_open:
             self._give_back(delivery.batches)
             return
@@ -85,13 +85,13 @@ class ReceivingLink:
             if self._link.drain:
                 self._link.drained()
             elif delivery.error is not None and self._link.credit:
-                # It is not known whether there are messages: partitions are on their way back.
+                # Partitions are recovering, and may have messages: ask again.
                 self._connection.later(1.0, self.credit_changed)
         self._connection.write_soon()
 
     def fail(self, error: BusError) -> None:
-        """End: there is nothing to receive from any more."""
-        # Not now: the cache is in the middle of what it does.
+        """Detach the link: there is nothing to receive from any more."""
+        # Not now: the caller is a cache that is not done yet.
         self._connection.soon(self._end, error)
 
     def _end(self, error: BusError) -> None:
@@ -110,7 +110,7 @@ class ReceivingLink:
         room = max(0, UNSETTLED_MAX - self._link.session.unsettled)
         if wanted > room:
             wanted = room
-            # Until the client has settled some of what it has.
+            # By then the client may have settled some deliveries.
             self._connection.later_once(1.0, self.credit_changed)
         if wanted < self._granted:
             tag, self._tag, self._granted = self._tag, self._tag + 1, 0
@@ -129,7 +129,7 @@ class ReceivingLink:
         self._finishing = True
 
     def disposed(self, deliveries: Sequence[OutgoingDelivery], state: Any, settled: bool) -> None:
-        """Settle what the client has decided."""
+        """Settle deliveries as the client has decided."""
         if self._receiver is None or self._settled:
             return
         tokens = b"".join([each.context for each in deliveries])
@@ -157,7 +157,7 @@ class ReceivingLink:
         tokens: bytes,
         settled: bool,
     ) -> None:
-        """Add settlements to their transaction, and answer when they were."""
+        """Add settlements to their transaction, and confirm that."""
         assert self._receiver is not None, "it receives"
         shared = self._receiver.shared
         try:
@@ -204,7 +204,7 @@ class ReceivingLink:
             self._release(batch, 0)
 
     def _release(self, batch: columns.DeliveredBatch, start: int) -> None:
-        """Give messages back that the client has no credit for any more."""
+        """Release messages that the client has no credit for any more."""
         tokens = columns.tokens(batch, start, len(batch.messages))
         if tokens:
             request = SettleRequest(Disposition.RELEASE, tokens)
@@ -235,7 +235,7 @@ class ReceivingLink:
 
 
 def _unheard(_: Settling) -> None:
-    """Nobody waits for what becomes of messages that were given back."""
+    """Ignore the outcome of a release: the messages are not the client's."""
 
 
 def _request(state: Any, tokens: bytes) -> SettleRequest:
@@ -263,7 +263,7 @@ def _dead_letter(state: Rejected, tokens: bytes) -> SettleRequest:
         info.pop(outgoing_messages.DESCRIPTION, None),
     )
     if error.condition != DEAD_LETTER:
-        # Of a peer that is no SDK of Service Bus: why it rejects is the reason.
+        # Other AMQP clients: the condition of the error is the reason.
         reason = error.condition if reason is None else reason
         description = error.description if description is None else description
     return SettleRequest(
@@ -280,7 +280,7 @@ def _changes(given: dict[Any, Any] | None) -> columns.Properties | None:
 
 
 def _echo(state: Any) -> Composite:
-    """Return the outcome that says that one was applied: the same, without its reasons."""
+    """Return the outcome that confirms one: the same, without an error."""
     if isinstance(state, (Accepted, Modified)):
         return state
     return Rejected() if isinstance(state, Rejected) else Released()

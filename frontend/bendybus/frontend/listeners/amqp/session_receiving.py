@@ -1,8 +1,8 @@
 """A link on which a client receives from a session: attached once the session is locked for it.
 
-attach with a session filter ──► accept ──► attach with the name of the session
-detach, end or close by the client ──► the session is closed: another receiver may have it
-the line is lost ──► the lock stays until it ends
+attach with a session filter ──► accept the session ──► attach with the session's id
+detach, end or close by the client ──► the session is closed: another receiver may accept it
+the connection is lost ──► the lock stays until it expires
 """
 
 import asyncio
@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 SESSION_FILTER: Final = "com.microsoft:session-filter"
 _TIMEOUT: Final = "com.microsoft:timeout"
 _LOCKED_UNTIL: Final = "com.microsoft:locked-until-utc"
-# As the service waits for the next available session.
+# How long to wait for the next available session, as Service Bus does.
 WAIT_MS: Final = 65_000
-# From the end of a lock to that of its link. What needs the lock is refused at once.
+# From the loss of the lock until the link is detached. Operations with the lock fail at once.
 LOST_S: Final = 1.0
-# .NET's ticks of 100 ns since the year 1, in 1970.
+# The start of 1970 in .NET's ticks: 100 ns since the year 1.
 _TICKS_1970: Final = 621_355_968_000_000_000
 _TICKS_A_MS: Final = 10_000
 
@@ -59,9 +59,9 @@ class SessionReceivingLink(ReceivingLink):
         self._descriptor = wanted.descriptor if isinstance(wanted, Described) else None
         self._wanted = wanted.value if isinstance(wanted, Described) else wanted
         self._accepting: asyncio.Task[None] | None = None
-        # Once it is locked.
+        # Set once the session is locked.
         self.session: LockedSession | None = None
-        # Its lock is lost.
+        # Its lock was lost.
         self._over = False
 
     def accept(self) -> None:
@@ -75,7 +75,7 @@ class SessionReceivingLink(ReceivingLink):
         )
 
     def fail(self, error: BusError) -> None:
-        """End, a little later if the lock is over: receivers wait as long as locks last."""
+        """Detach the link; after a lost lock LOST_S later: waits as long as the lock end first."""
         if isinstance(error, errors.SessionLockLost):
             self._over = True
             self._connection.later(LOST_S, partial(self._end, error))
@@ -100,14 +100,14 @@ class SessionReceivingLink(ReceivingLink):
             self._connection.start(self._close(session))
 
     async def release(self) -> None:
-        """Give the session up, uncounted, before the bus detaches the link."""
+        """Release the session, without counting deliveries, before the bus detaches the link."""
         session = self._leave()
         super().closed()
         if session is not None:
             await self._close(session)
 
     def _leave(self) -> LockedSession | None:
-        """Receive no more; return the session that is held."""
+        """Stop receiving; return the session that the link held."""
         receiver, (session, self.session) = self._receiver, (self.session, None)
         if receiver is not None and isinstance(receiver.shared, SessionCache):
             self._connection.front_end.sessions.leave(receiver.shared)
@@ -152,14 +152,14 @@ class SessionReceivingLink(ReceivingLink):
         self.begin(receiver)
         connection.write_soon()
         if not link.is_open:
-            # The answer did not fit into a frame of the client.
+            # The attach was too large for a frame of the client.
             link.context = None
             self.closed()
         # STRICTLY AFTER the attach is on its way: from now on the client may know its session.
         connection.soon(self._told)
 
     async def _check(self, session: LockedSession) -> None:
-        """Give the session up, and raise why, if the client may not have it any more."""
+        """Check the client's right again; without it, close the session and raise the reason."""
         try:
             self._connection.claims.check(*self.right)
         except BusError:
@@ -175,5 +175,5 @@ class SessionReceivingLink(ReceivingLink):
         try:
             await self._connection.front_end.sessions.close(self._source.entity, session.token)
         except BusError as error:
-            # It is freed when its partition is back, or when its lock ends.
+            # It becomes free when its lock expires.
             logger.debug("AMQP session: not closed yet: %s", error)

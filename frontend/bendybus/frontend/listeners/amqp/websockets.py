@@ -1,7 +1,7 @@
-"""HTTP for AMQP's sake: AMQP over WebSockets, and a health page, on aiohttp.
+"""The HTTP server: AMQP over WebSockets, and a health page, on aiohttp.
 
     GET /$servicebus/websocket    sub-protocol AMQPWSB10; messages carry the bytes of the
-                                  connection, cut anywhere
+                                  connection, split anywhere
     GET /health                   200 or 503, with a JSON object
 
 Source: AMQP WebSocket Binding 1.0; the health page is the emulator's.
@@ -19,16 +19,15 @@ from bendybus.frontend.listeners.amqp.client_connection import ClientConnection,
 
 PROTOCOL: Final = "AMQPWSB10"
 PATH: Final = "/$servicebus/websocket"
-# One message of the client; a frame of AMQP is no larger, and may come in several.
+# The largest WebSocket message. An AMQP frame may be split over several.
 MESSAGE_BYTES_MAX: Final = 4 * limits.MB
-# Handshakes and headers.
+# The largest request headers.
 HEADER_BYTES_MAX: Final = 16 * 1024
 _CLOSE_S: Final = 2.0
-# Of a connection without a request; and of those that are left at the end.
+# Of a connection between requests; and of open connections at shutdown.
 KEEP_ALIVE_S: Final = 30.0
 END_S: Final = 1.0
-
-# What comes before there is a request, or a token.
+# Bytes that a client may send before its first request, and then before a valid token.
 UNKNOWN_BYTES_MAX: Final = 96 * 1024
 
 # Makes a connection; None: there are too many.
@@ -37,9 +36,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Guard(asyncio.Protocol):
-    """A connection of the HTTP server, closed if it does not say soon what it wants.
+    """A connection of the HTTP server, closed if its first request does not arrive in time.
 
-    aiohttp waits for a first request for ever, and keeps a message until it is whole.
+    aiohttp waits for a first request without a limit, and buffers a message until it is complete.
     """
 
     def __init__(self, server: "WebSocketServer", handler: web.RequestHandler) -> None:
@@ -48,7 +47,7 @@ class Guard(asyncio.Protocol):
         self._size_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        # Of AMQP, once it is one.
+        # Set once the WebSocket carries AMQP.
         self.connection: ClientConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -69,7 +68,7 @@ class Guard(asyncio.Protocol):
             self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes on, if there are not too many of a client that is not known."""
+        """Pass bytes on, unless a client without a valid token has sent too many."""
         self._size_bytes += len(data)
         if self._size_bytes <= UNKNOWN_BYTES_MAX or (
             self.connection is not None and not self.connection.reading.stranger
@@ -122,7 +121,7 @@ def application(server: "WebSocketServer", healthy: Callable[[], bool]) -> web.A
             max_msg_size=MESSAGE_BYTES_MAX,
             timeout=_CLOSE_S,
         )
-        # Looked at here, since aiohttp logs each client that wants another one.
+        # Checked here, since aiohttp logs a warning for each client that offers others.
         wanted = request.headers.getall("Sec-WebSocket-Protocol", [])
         offered = {each.strip() for line in wanted for each in line.split(",")}
         if PROTOCOL not in offered or not response.can_prepare(request).ok:
@@ -138,7 +137,7 @@ def application(server: "WebSocketServer", healthy: Callable[[], bool]) -> web.A
 
 
 class WebSocketServer:
-    """A server of these routes. `request_s`: how long a first request may take."""
+    """A server for these routes. `request_s`: how long the first request may take."""
 
     def __init__(self, admit: Admit, *, connections_max: int, request_s: float) -> None:
         self.admit = admit
@@ -173,7 +172,7 @@ class WebSocketServer:
         self.port = server.sockets[0].getsockname()[1]
 
     def take(self, handler: web.RequestHandler, guard: Guard) -> bool:
-        """Take note of a connection; return whether it may be."""
+        """Take note of a connection; return whether there are not too many."""
         self._guards[handler] = guard
         return len(self._guards) <= self._connections_max
 
@@ -186,7 +185,7 @@ class WebSocketServer:
         return self._guards.get(request.protocol)
 
     async def close(self) -> None:
-        """Close it, and the connections that are left."""
+        """Stop listening, and close the open connections."""
         if self._server is not None:
             self._server.close()
         if self._runner is not None:
@@ -242,7 +241,7 @@ class WebSocketWire:
             await self._reads.wait()
             message = await self._socket.receive()
             if message.type is not WSMsgType.BINARY:
-                # Closed, or what the binding does not have.
+                # Closed, or a text message, which the binding does not allow.
                 return
             connection.received(message.data)
 
