@@ -1,4 +1,4 @@
-"""What azure-servicebus leaves to the garbage collector: sockets of connections that broke.
+"""Ignores sockets that azure-servicebus leaves to the garbage collector after lost connections.
 
 Found in whichever test runs when the collector does, they would fail that one.
 """

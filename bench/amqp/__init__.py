@@ -1,1 +1,1 @@
-"""AMQP 1.0: what a message costs the front end, beside other brokers, and official SDKs."""
+"""AMQP 1.0: cost per message for the front end and for other brokers; sends with Azure's SDK."""

@@ -1,4 +1,4 @@
-"""The same Proton program against brokers that speak AMQP 1.0: Artemis and RabbitMQ."""
+"""Runs the same Proton program against other AMQP 1.0 brokers: Artemis and RabbitMQ."""
 
 from collections.abc import Callable
 from pathlib import Path

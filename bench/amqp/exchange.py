@@ -1,4 +1,4 @@
-"""Counted sends and receives of Proton's client processes, and their cost for a server."""
+"""Sends and receives a fixed number of messages with Proton; measures the server's cost."""
 
 import statistics
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Whether rate and cost stay the same: sends for some time, then receives, by quarters of it."""
+"""Whether rate and cost stay flat: sends for some time, then receives; compares quarters."""
 
 import itertools
 import time

@@ -1,7 +1,8 @@
 """An AMQP server without a broker: it accepts every message at once and stores nothing.
 
-Usage: -m bench.amqp.memory_server. What Azure's SDK, the engine and the event loop of the front end
-cost by themselves: the yardstick for the SDK's sends to Bendybus. Ends with its standard input.
+Usage: -m bench.amqp.memory_server. It shows what Azure's SDK, the engine and the event loop of the
+front end cost on their own: the baseline for the SDK's sends to Bendybus. Exits when its standard
+input ends.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""What client processes are told, and what they answer. Pure."""
+"""Orders to client processes, and their answers. Pure."""
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-# Deliveries under way at any time, of each process.
+# Unsettled deliveries of each process at any time.
 WINDOW: Final = 1_000
 # Answers.
 READY: Final = "ready"
@@ -13,7 +13,7 @@ BROKEN: Final = "broken"
 
 
 class Role(Enum):
-    """What is done with messages."""
+    """What a process does with messages."""
 
     SEND = "send"
     RECEIVE = "receive"
@@ -24,7 +24,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a process is to do: `count` messages, or what it can in so many seconds."""
+    """Work for a process: `count` messages, or as many as it can in `seconds`."""
 
     role: Role
     count: int = 0

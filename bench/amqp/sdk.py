@@ -1,8 +1,8 @@
 """Sends of Azure's SDK: to Bendybus, and to a server that accepts at once and stores nothing.
 
-A send to Bendybus may take as long as one to that server, and what is behind the front end for it:
-the call to a partition and its commit. The bare pipeline says how long that takes at least, and the
-limit allows `FACTOR` of it. All of it is measured in turns, since the machine's speed drifts.
+A send to Bendybus may take as long as one to that server plus `FACTOR` times the least that a call
+to a partition and its commit take, which the bare pipeline measures. All are measured alternately,
+because the machine's speed drifts.
 """
 
 import asyncio

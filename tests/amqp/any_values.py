@@ -1,4 +1,4 @@
-"""Any value that AMQP has, and whether two are the same one: by type too, all the way down."""
+"""Strategies for all AMQP values, and a comparison that includes their types at every level."""
 
 import dataclasses
 import struct

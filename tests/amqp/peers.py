@@ -1,4 +1,4 @@
-"""The other end of a connection, as tests want it: writes frames, reads those of the engine."""
+"""The client end of a connection: writes any frames, and reads those of the engine."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar

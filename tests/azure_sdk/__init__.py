@@ -1,5 +1,5 @@
-"""The tests of azure-servicebus itself, from its source distribution, unmodified, on a bus of ours.
+"""Runs the tests and samples of azure-servicebus, from its source distribution, on a local bus.
 
-Here is what they expect around them, what is known to fail and why, and the command that runs them.
-Nothing of their text is here.
+This folder holds the shims that they import, the list of tests known to fail with reasons, and the
+commands that run them; none of their code.
 """

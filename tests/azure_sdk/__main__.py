@@ -1,7 +1,7 @@
 """`make azure-tests`: run the tests of azure-servicebus against a bus with TLS; count and judge.
 
 Fetches the pinned source distribution into build/ once, starts a bus on a loopback address of its
-own, and runs pytest on the tests as they are. `ARGS="test_queues -k peek"` runs some of them.
+own, and runs pytest on the unmodified tests. `ARGS="test_queues -k peek"` runs some of them.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from tests.azure_sdk import distribution, live_bus, plugin, verdict
 from tests.azure_sdk.distribution import ROOT
 
 EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
-# Without those of the administration over HTTP, and those that need no service.
+# All but those of the administration client, which uses HTTP, and those that need no service.
 FILES: Final = (
     "test_queues",
     "async_tests/test_queues_async",
@@ -35,14 +35,14 @@ FILES: Final = (
     "async_tests/test_list_sessions_async",
     "test_message",
 )
-# Most of their time is sleep.
+# More than there are cores: the tests mostly sleep.
 WORKERS: Final = 12
 
 
 def run(
     tests: Path, files: Sequence[str], workers: int, more: Sequence[str]
 ) -> list[verdict.Result]:
-    """Run the tests on a bus; return what became of them. Raises CannotListen."""
+    """Run the tests on a bus; return their results. Raises CannotListen."""
     with tempfile.TemporaryDirectory(prefix="bendybus-azure-tests-") as folder:
         lines = Path(folder, "results")
         lines.touch()

@@ -1,4 +1,4 @@
-"""Credentials as those of azure-identity, whose tokens are signatures that the bus verifies."""
+"""Credentials with the interface of azure-identity, whose tokens are SAS of the bus."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Final, Self
 from azure.core.credentials import AccessToken
 
 HOUR_S: Final = 3_600
-# Signs a token that ends at a time, in seconds since 1970.
+# Signs a token that expires at a time, in seconds since 1970.
 Sign = Callable[[int], str]
 
 
@@ -17,11 +17,11 @@ class Credential:
     def __init__(self, sign: Sign, lives_s: int = HOUR_S) -> None:
         self._sign = sign
         self._lives_s = lives_s
-        # How often it was asked.
+        # How many tokens it has signed.
         self.signed = 0
 
     def get_token(self, *scopes: str, **given: object) -> AccessToken:
-        """Return a token that is good from now on, for as long as all of its tokens."""
+        """Return a new token with the lifetime of this credential."""
         self.signed += 1
         ends_s = int(time.time()) + self._lives_s
         return AccessToken(self._sign(ends_s), ends_s)
@@ -44,11 +44,11 @@ class AsyncCredential:
 
     @property
     def signed(self) -> int:
-        """How often it was asked."""
+        """How many tokens it has signed."""
         return self._credential.signed
 
     async def get_token(self, *scopes: str, **given: object) -> AccessToken:
-        """Return a token that is good from now on, for as long as all of its tokens."""
+        """Return a new token with the lifetime of this credential."""
         return self._credential.get_token(*scopes)
 
     async def close(self) -> None:

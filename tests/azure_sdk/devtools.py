@@ -1,4 +1,4 @@
-"""Stands for `devtools_testutils`: makes what a test's decorators ask for, on a live bus."""
+"""Replaces `devtools_testutils`: creates the resources that decorators of tests ask for."""
 
 import asyncio
 import functools

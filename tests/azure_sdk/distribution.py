@@ -1,4 +1,4 @@
-"""The source distribution of azure-servicebus, which has its tests and samples; fetched once."""
+"""The source distribution of azure-servicebus with its tests and samples; downloaded once."""
 
 import hashlib
 import subprocess

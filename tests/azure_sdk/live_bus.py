@@ -1,8 +1,8 @@
-"""The bus that tests and samples run against: started here, known to processes by a file.
+"""The bus that tests and samples run against; test processes read a file with its addresses.
 
-The SDK ignores the port of an endpoint over TLS: AMQP is on 5671, and WebSockets on 443, of a
-loopback address of its own. Its last byte is the suffix that the tests put after the name of a
-namespace, so that names of other namespaces are nobody's.
+With TLS the SDK ignores the port of an endpoint, so AMQP is on 5671 and WebSockets on 443 of a
+loopback address of its own. The tests append a suffix to the name of their namespace: it is the
+last byte of that address, so that names of other namespaces do not resolve to the bus.
 """
 
 import fcntl
@@ -30,9 +30,9 @@ AMQPS_PORT: Final = 5671
 HTTPS_PORT: Final = 443
 # The namespace of the tests is a Standard one.
 PARTITIONS: Final = limits.STANDARD_PARTITION_COUNT
-# Tells test processes the file.
+# The environment variable with the path of that file.
 VARIABLE: Final = "BENDYBUS_AZURE_SDK_BUS"
-# Until front ends have read a changed file of policies.
+# Time until front ends have read a changed policy file.
 _RELOADED_S: Final = 2.5
 
 

@@ -1,8 +1,8 @@
-"""Operations of official SDKs, one after the other: what each is called, and how it is shown.
+"""The table of operations of official SDKs: a title and a function for each.
 
-A function beside `@operation` does one of them as a program would, with clients that have no more
-rights than that needs, and leaves the entity as it says; counts over gRPC then judge. The rows of
-docs/reference/azure-sdks.md are the same table.
+A function decorated with `@operation` performs one as a program would, with the least rights, and
+returns the counts that it leaves on the entity; the test compares these over gRPC. The page
+docs/reference/azure-sdks.md is generated from the same table.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from azure.servicebus import ServiceBusMessage
 
 
 class Kind(Enum):
-    """What an operation needs."""
+    """The entity that an operation needs."""
 
     QUEUE = "queue"
     SESSIONS = "queue with sessions"
@@ -27,7 +27,7 @@ class Kind(Enum):
 
     @property
     def has_topic(self) -> bool:
-        """Whether it is a topic, whose subscription is called as SUBSCRIPTION says."""
+        """Whether it is a topic; its subscription is named SUBSCRIPTION."""
         return self in (Kind.TOPIC, Kind.TOPIC_SESSIONS)
 
     @property
@@ -42,7 +42,7 @@ WAIT_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What is left when an operation is done."""
+    """Message counts after an operation."""
 
     active: int = 0
     scheduled: int = 0
@@ -172,7 +172,7 @@ class Loop:
 
 
 class Blocking:
-    """An object of `azure.servicebus.aio`, used as its synchronous twin is."""
+    """Wraps an object of `azure.servicebus.aio` in the interface of its synchronous counterpart."""
 
     def __init__(self, loop: Loop, of: Any) -> None:
         self._run = loop.run

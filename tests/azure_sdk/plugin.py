@@ -1,4 +1,4 @@
-"""A plugin of pytest that puts the shims where the tests of azure-servicebus look for them.
+"""A pytest plugin that installs the shims under the names that azure-servicebus's tests import.
 
 Loaded with `-p tests.azure_sdk.plugin` by `python -m tests.azure_sdk`, in each test process.
 """
@@ -21,7 +21,7 @@ from azure.servicebus.aio import ServiceBusReceiver as AsyncServiceBusReceiver
 
 from tests.azure_sdk import devtools, live_bus, resource_manager, substitutions
 
-# Tells the process that collects results their file.
+# The environment variable with the path of the file of results.
 RESULTS: Final = "BENDYBUS_AZURE_SDK_RESULTS"
 # The longest ones sleep for five minutes.
 DEADLINE_S: Final = 480

@@ -1,4 +1,4 @@
-"""Stands for `azure.mgmt.servicebus` and `azure.mgmt.resource`: entities of the live bus."""
+"""Replaces `azure.mgmt.servicebus` and `azure.mgmt.resource`: creates entities of the live bus."""
 
 import contextlib
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
-"""`python -m tests.azure_sdk.sample_process FILE`: a program for Azure on the live bus, unchanged.
+"""`python -m tests.azure_sdk.sample_process FILE`: run an unmodified Azure program on the live bus.
 
-Two things differ from a process on Azure: certifi's file has the authority of the bus as well, and
-`azure.identity` is a stub.
+Two substitutions: certifi's file also has the CA of the bus, and `azure.identity` is a stub.
 """
 
 import runpy

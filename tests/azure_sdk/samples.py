@@ -1,8 +1,8 @@
 """`make azure-samples`: run the samples of azure-servicebus as published, on a bus with TLS.
 
-Fetches the pinned source distribution into build/ and runs each sample in a process of its own, see
-`sample_process`, with entities of its own by the environment variables that it reads. Prints a
-table. A sample passes when it ends with code 0 in time.
+Downloads the pinned source distribution into build/ and runs each sample in a process of its own
+(`sample_process`), with entities of its own, named in the environment variables that it reads.
+Prints a table. A sample passes when it exits with code 0 in time.
 """
 
 import argparse
@@ -29,7 +29,7 @@ DEADLINE_S: Final = 600.0
 SETTLES_S: Final = 30.0
 ADMINISTRATION: Final = "needs the administration client, which uses HTTP"
 PROXY: Final = "needs an HTTP proxy"
-ENDPOINT: Final = "its endpoint and its file of authorities are placeholders"
+ENDPOINT: Final = "its endpoint and its CA file are placeholders"
 # By name, without the ending _async.
 NOT_RUN: Final = {
     "mgmt_queue": ADMINISTRATION,
@@ -40,8 +40,8 @@ NOT_RUN: Final = {
     "proxy": PROXY,
     "connection_to_custom_endpoint_address": ENDPOINT,
 }
-ENDLESS: Final = "waits for messages without end; stopped while it waits"
-# They iterate over a receiver that has no longest wait.
+ENDLESS: Final = "waits for messages forever; stopped while it waits"
+# They iterate over a receiver without max_wait_time.
 CANNOT_END: Final = ("receive_iterator_queue", "failure_and_recovery")
 # Their subscription must have sessions.
 IN_SESSIONS: Final = ("list_sessions",)

@@ -1,4 +1,4 @@
-"""What is replaced in a process that runs tests or samples of azure-servicebus as published."""
+"""Substitutions in a process that runs unmodified tests or samples of azure-servicebus."""
 
 import functools
 import sys

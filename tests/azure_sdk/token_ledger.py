@@ -1,4 +1,4 @@
-"""What a load with short tokens was promised, and what became of it. Pure."""
+"""Compares what the clients of a token load were acknowledged with what they received. Pure."""
 
 import itertools
 import threading

@@ -1,7 +1,7 @@
-"""Load of azure-servicebus with tokens that end while it runs; see `tokens`.
+"""Load with azure-servicebus whose tokens expire while it runs; see `tokens`.
 
-Each sender and receiver has a client of its own, with its own credential. Here is what they do,
-and the load of synchronous clients; `token_load_aio` has that of asynchronous ones.
+Each sender and receiver has a client and a credential of its own. This module has the plan, and the
+load of synchronous clients; `token_load_aio` has that of asynchronous clients.
 """
 
 import contextlib
@@ -41,8 +41,8 @@ DRAIN_S: Final = 60.0
 class Plan:
     """How long clients send, in seconds, and how long their tokens are good.
 
-    Tokens of less than 10 s are of no use: the SDK puts new ones in the last tenth of their time,
-    in whole seconds.
+    Tokens must last at least 10 s: the SDK renews them in the last tenth of their lifetime, in
+    whole seconds.
     """
 
     runs_s: float

@@ -1,4 +1,4 @@
-"""The load of `token_load` by asynchronous clients: the same in tasks of one event loop."""
+"""The load of `token_load` with asynchronous clients, as tasks of one event loop."""
 
 import asyncio
 import contextlib

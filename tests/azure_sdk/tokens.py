@@ -1,9 +1,9 @@
-"""`make azure-tokens`: clients of azure-servicebus with tokens of 90 s, for ten minutes.
+"""`make azure-tokens`: run azure-servicebus for ten minutes with tokens that expire after 90 s.
 
 On a bus with TLS, policies and 16 partitions, synchronous and asynchronous clients send, schedule,
-cancel, receive, renew and complete: on partitioned queues, in sessions and on topics. Some rest for
-longer than a token is good. No client may get an error; every message that was acknowledged must be
-received and completed once. Prints how much was done, and what is not as promised.
+cancel, receive, renew and complete: on partitioned queues, in sessions and on topics. Some pause
+for longer than the lifetime of a token. No client may get an error; every acknowledged message must
+be received and completed once. Prints totals and violations.
 """
 
 import argparse

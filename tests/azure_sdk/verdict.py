@@ -1,7 +1,7 @@
-"""What became of the tests, against what is known to fail and to be skipped. Pure.
+"""Compares the results of the tests with those that are expected to fail or be skipped. Pure.
 
-`exceptions.toml` gives a reason for each test that is not to pass. A test that fails or is skipped
-without a reason is wrong, and so is a reason whose test passes: the table never flatters.
+`exceptions.toml` has a reason for each test that is not expected to pass. A test that fails or is
+skipped without a reason is reported, and so is a reason whose test passes.
 """
 
 import fnmatch
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a test."""
+    """The result of a test."""
 
     test: str
     outcome: str

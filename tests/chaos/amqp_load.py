@@ -1,4 +1,4 @@
-"""Load of azure-servicebus over AMQP; see `load`.
+"""Load with azure-servicebus over AMQP; see `load`.
 
 The SDK repeats sends under no name but the MessageId, so the queue detects duplicates. What it
 raises says little about what was done: every error is of unknown outcome here.

@@ -1,4 +1,4 @@
-"""Runs in a pod of the tests: azure-servicebus sends until told to stop, then says what it sent.
+"""Runs in a test pod: azure-servicebus sends until it is stopped, then prints what it sent.
 
 Usage: amqp_load.py QUEUE SESSION_QUEUE TOPIC. Twice a second /tmp/report.json holds how many
 messages of each kind were acknowledged; when /tmp/stop appears, the names of all of them are

@@ -1,4 +1,4 @@
-"""Runs in a pod of the tests: the client of Bendybus receives all there is, and says what it was.
+"""Runs in a test pod: Bendybus's client receives all messages and prints them.
 
 Usage: grpc_reader.py QUEUE SESSION_QUEUE TOPIC SUBSCRIPTION. Ends when nothing has come from any of
 them for a while, and prints (name, number, subject, body) of each message, by their properties.

@@ -1,4 +1,4 @@
-"""AMQP messages of every kind: strategies, and what makes two of them equal to the last type."""
+"""Strategies for AMQP messages of every kind, and a comparison that includes types."""
 
 import math
 import struct

@@ -1,4 +1,4 @@
-"""An AMQP listener in this process, on its own loop, with a front end without partitions."""
+"""An AMQP listener in a thread with its own loop; its front end has no partitions."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A bus that speaks AMQP on plain loopback, and clients of azure-servicebus for it."""
+"""A bus with AMQP without TLS, and clients of azure-servicebus for it."""
 
 from pathlib import Path
 from typing import Any

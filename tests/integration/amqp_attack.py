@@ -1,4 +1,4 @@
-"""Connections of hostile AMQP clients, all at once: `python -m tests.integration.amqp_attack`.
+"""Opens many hostile AMQP connections at once: `python -m tests.integration.amqp_attack`.
 
 Each does one thing that no good client does, and comes back when it was thrown out. Prints a line
 when all have been there once, and goes on until its input ends.

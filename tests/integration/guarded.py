@@ -1,4 +1,4 @@
-"""A bus that speaks AMQP in plain text and has access policies, and clients with their tokens."""
+"""An AMQP bus without TLS but with access policies, and clients with tokens of these policies."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""A client that writes whatever frames a test wants, over a socket, and reads what comes back."""
+"""A client that writes any frames over a socket and reads the answers."""
 
 import socket
 import time

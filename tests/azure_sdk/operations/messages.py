@@ -1,4 +1,4 @@
-"""What is in a message when it is received. See operation_table."""
+"""Operations on the content of messages. See operation_table."""
 
 from datetime import timedelta
 from typing import Any
