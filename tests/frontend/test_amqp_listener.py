@@ -1,5 +1,6 @@
 """The AMQP listener in this process: how long clients may take, and what they leave behind."""
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -13,7 +14,11 @@ from bendybus.amqp import frames
 from bendybus.amqp.composites import Composite
 from bendybus.amqp.performatives import Attach, Begin, Close, Detach, Flow, Open, Rejected, SaslInit
 from bendybus.frontend.listeners.amqp import listener as amqp_listener
+from bendybus.frontend.listeners.amqp import management
 from bendybus.frontend.listeners.amqp.client_connection import UNWRITTEN_MAX, Times
+from bendybus.frontend.listeners.amqp.fields import Fields
+from bendybus.frontend.listeners.amqp.management import ManagementLink, Reply
+from bendybus.frontend.security.authenticator import Operation
 from tests.amqp.peers import framed
 from tests.frontend.amqp_listening import KEY, POLICY, Listening
 from tests.integration.processes import eventually
@@ -306,3 +311,33 @@ def test_a_websocket_with_a_token_carries_large_messages(listening: Listening) -
 
     assert framed(Close()) in listening.run(run())
     eventually(lambda: not listening.connections())
+
+
+@pytest.mark.requirement("R491")
+def test_a_request_in_flight_is_answered_before_a_connection_is_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = threading.Event()
+
+    async def slow(_: ManagementLink, __: Fields) -> Reply:
+        started.set()
+        await asyncio.sleep(0.3)
+        return {"done": True}
+
+    rows = {**management.OPERATIONS, "slow": management.Row(Operation.PEEK, slow)}
+    monkeypatch.setattr(management, "OPERATIONS", rows)
+    replies: list[object] = []
+    with Listening() as listening, listening.raw().open() as client:
+        asking = threading.Thread(
+            target=lambda: replies.append(client.manage("orders", "slow", {}))
+        )
+        asking.start()
+        assert started.wait(5)
+
+        began_s = time.monotonic()
+        listening.run(listening.listener.close(5.0))
+        took_s = time.monotonic() - began_s
+        asking.join(5)
+
+    assert replies == [(200, "", {"done": True})]
+    assert took_s < 2

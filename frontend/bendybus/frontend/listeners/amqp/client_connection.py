@@ -254,6 +254,11 @@ class ClientConnection:
         self.sends -= 1
         self.reading.go_on()
 
+    def request_answered(self) -> None:
+        """Take note that a request to a management node was answered."""
+        self.requests -= 1
+        self._answered.set()
+
     def put_token(self, audience: str, token: str) -> None:
         """Take a token of the client. Raises Unauthenticated, InvalidArgument."""
         self.policy = self.claims.put(audience, token).policy
@@ -303,7 +308,13 @@ class ClientConnection:
     @property
     def busy(self) -> bool:
         """Whether requests of the client are not answered yet."""
-        return bool(self.sends or self.settlements or self._engine.waiting_bytes())
+        return bool(
+            self.sends
+            or self.settlements
+            or self.requests
+            or any(each.committing for each in self.coordinators)
+            or self._engine.waiting_bytes()
+        )
 
     async def hand_over(self, until_s: float) -> None:
         """Finish requests in flight, then close: the client connects to another front end.

@@ -104,6 +104,11 @@ class CoordinatorLink:
         if committed is not None:
             self._committed.setdefault(transaction_id, []).append(committed)
 
+    @property
+    def committing(self) -> bool:
+        """Whether a commit is in flight."""
+        return bool(self._commits)
+
     def has(self, transaction_id: bytes) -> bool:
         """Whether a transaction is open on this link."""
         return transaction_id in self._open

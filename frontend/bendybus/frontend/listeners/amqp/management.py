@@ -98,7 +98,7 @@ class ManagementLink(RequestLink):
 
         def over(task: asyncio.Task[None]) -> None:
             self._under_way.discard(task)
-            connection.requests -= 1
+            connection.request_answered()
             if holder:
                 requests.give(holder, size)
 
