@@ -6,6 +6,7 @@ the SDK.
 """
 
 import itertools
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -28,6 +29,8 @@ from tests.ports import HOST, loopback_address
 LAYOUTS: Final = ("plain", "partitioned")
 CLIENTS: Final = ("sync", "aio")
 AT_ONCE: Final = 12
+# The SDK does not wait until its settlements are confirmed.
+SETTLED_S: Final = 5.0
 
 pytestmark = [
     pytest.mark.xdist_group("operations of the SDK"),
@@ -101,7 +104,12 @@ class Place:
             ExitStack() as stack,
         ):
             left = row.perform(Entity(name, row.kind, sending, listening, stack))
-        return left or Counts(), counts(self.administration, row, name)
+        expected, deadline_s = left or Counts(), time.monotonic() + SETTLED_S
+        while (found := counts(self.administration, row, name)) != expected:
+            if time.monotonic() > deadline_s:
+                break
+            time.sleep(0.1)
+        return expected, found
 
 
 @pytest.fixture(scope="module")
