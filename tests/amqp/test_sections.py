@@ -90,7 +90,9 @@ SECTIONS: Final = {
     "v": sections.encode(Message(value=Int(5), has_value=True)),
     "f": sections.encode(Message(footer={Symbol("x"): Int(6)})),
 }
-ORDER: Final = re.compile("h?d?m?p?a?(b+|s+|v)?f?|h?m?p?a?(b+|s+|v)?f?d")
+# The footer may also come before the body.
+BODY: Final = "((b+|s+|v)?f?|f(b+|s+|v))"
+ORDER: Final = re.compile(f"h?d?m?p?a?{BODY}|h?m?p?a?{BODY}d")
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -119,6 +121,24 @@ def test_all_sections_together_come_back() -> None:
         sections.decode(late + SECTIONS["d"])
     with pytest.raises(DecodeError, match="one section of delivery_annotations"):
         sections.decode(b"".join(SECTIONS[letter] for letter in "dmpabfd"))
+
+
+@pytest.mark.parametrize("body", ["b", "bbb", "s", "ss", "v"])
+def test_the_footer_may_come_before_the_body(body: str) -> None:
+    """So rhea writes it, and with it the SDK for JavaScript."""
+    around = ["hpa", "f"]
+    before = b"".join(SECTIONS[letter] for letter in "".join((*around, body)))
+    behind = b"".join(SECTIONS[letter] for letter in "".join((around[0], body, around[1])))
+
+    assert sections.decode(before) == sections.decode(behind)
+
+
+@pytest.mark.parametrize(
+    "letters", ["fbf", "fvv", "fbv", "fbs", "fbp", "ffb", "fdbb", "fh", "bfb", "vfv"]
+)
+def test_nothing_but_one_body_comes_after_a_footer(letters: str) -> None:
+    with pytest.raises(DecodeError):
+        sections.decode(b"".join(SECTIONS[letter] for letter in letters))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +303,9 @@ def test_a_batch_is_the_messages_in_its_data_sections() -> None:
     assert sections.batched(sections.encode(Message(data=messages[:1]))) == messages[:1]
 
 
-@pytest.mark.parametrize("letters", ["h", "hmp", "v", "s", "bv", "bs", "fb", "bh", "mm", "pm"])
+@pytest.mark.parametrize(
+    "letters", ["h", "hmp", "v", "s", "bv", "bs", "fv", "bfb", "bh", "mm", "pm"]
+)
 def test_a_batch_of_anything_but_data_is_refused(letters: str) -> None:
     with pytest.raises(DecodeError):
         sections.batched(b"".join(SECTIONS[letter] for letter in letters))

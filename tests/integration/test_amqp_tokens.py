@@ -126,6 +126,20 @@ def test_a_claim_covers_subqueues_subscriptions_and_management(guarded: Guarded)
         assert refused is not None
 
 
+def test_a_token_may_be_for_the_management_node_alone(guarded: Guarded) -> None:
+    """The SDK for JavaScript signs one for it."""
+    with guarded.raw().open() as peer:
+        node = "orders/$management"
+        token = guarded.token("listener", LISTEN_KEY, node)
+        assert peer.put_token(token, guarded.uri(node)) == 202
+        peek = {"from-sequence-number": 0, "message-count": 1}
+        assert peer.manage("orders", "peek-message", peek)[0] in (200, 204)
+        for address in ("orders", "bills/$management"):
+            refused = peer.attach(address, RECEIVER)
+            assert refused is not None, address
+            assert ended(refused) == UNAUTHORIZED
+
+
 def test_a_policy_of_one_entity_is_one_for_nothing_else(guarded: Guarded) -> None:
     with guarded.held_by("orders-only", OTHER_KEY, "") as peer:
         assert peer.attach("orders", SENDER) is None

@@ -52,6 +52,9 @@ BATCH_FORMAT: Final = 0x80013700
 SECTIONS_MAX: Final = 10_000
 # In the order of sections, after all of them.
 _LAST: Final = FOOTER + 1
+# A body that follows its footer, and a footer that follows its body.
+_BEHIND_FOOTER: Final = 0x10
+_BEHIND_BODY: Final = FOOTER + 0x80
 _U32: Final = struct.Struct(">I").unpack_from
 _DATA8: Final = _HEADS[DATA] + bytes((values.BINARY8,))
 _DATA32: Final = _HEADS[DATA] + bytes((values.BINARY32,))
@@ -143,7 +146,7 @@ def decode(payload: bytes) -> Message:
             section, at = _named_section(payload, at)
         else:
             at += 3
-        last = section if section > last else _after(last, section)
+        last = section if last < section < FOOTER else _after(last, section)
         count += 1
         if count > SECTIONS_MAX:
             raise DecodeError(f"a message has at most {SECTIONS_MAX} sections")
@@ -166,12 +169,20 @@ def decode(payload: bytes) -> Message:
 
 
 def _after(last: int, section: int) -> int:
-    """Return the position of a section that follows `last`. Raises DecodeError."""
+    """Return the place in the order that a section takes after `last`. Raises DecodeError."""
+    if section == FOOTER and last < FOOTER:
+        return FOOTER if last < DATA else _BEHIND_BODY
     if section > last or (section == last and section in (DATA, SEQUENCE)):
         return section
     if section == DELIVERY_ANNOTATIONS and last not in (section, _LAST):
         return _LAST
-    raise DecodeError(f"section 0x{section:02x} may not follow 0x{last:02x}")
+    # rhea, which the SDK for JavaScript uses, writes the footer before the body.
+    behind = section + _BEHIND_FOOTER
+    if section in (DATA, SEQUENCE, VALUE) and (
+        last == FOOTER or (last == behind and section != VALUE)
+    ):
+        return behind
+    raise DecodeError(f"section 0x{section:02x} may not follow 0x{last & 0x7F:02x}")
 
 
 def batched(payload: bytes) -> list[bytes]:

@@ -49,6 +49,11 @@ def parse(text: Any) -> Address:
     return Address(text, Node.ENTITY, path)
 
 
+def management_of(path: str) -> str:
+    """Return the path of an entity's $management: a token may be for nothing else."""
+    return f"{path}/{_MANAGEMENT}"
+
+
 def path_of(text: str) -> str:
     """Return the path of a URI, or of what is one already, without slashes around it."""
     if "://" in text:

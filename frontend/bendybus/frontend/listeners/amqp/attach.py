@@ -53,7 +53,8 @@ def attach(connection: "ClientConnection", link: Link, asked: Attach) -> Error |
         text, path = address.text, address.path
         if address.node is Node.MANAGEMENT:
             # A client without any right there learns nothing; each request needs its own right.
-            connection.claims.check(Operation.DESCRIBE_PARTITIONS, path)
+            node = addresses.management_of(path)
+            connection.claims.check(Operation.DESCRIBE_PARTITIONS, node)
             request_values.entity_and_sub_queue(path)
         if isinstance(link, OutgoingLink):
             _attach_outgoing(connection, link, address)

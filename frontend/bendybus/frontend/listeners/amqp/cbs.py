@@ -65,11 +65,12 @@ class CbsLink(RequestLink):
 
     def _missing(self, audience: str) -> EntityNotFound | None:
         """Return an error if the audience is an entity that does not exist."""
-        path = addresses.path_of(audience).removesuffix(_MANAGEMENT)
+        node = addresses.path_of(audience)
+        path = node.removesuffix(_MANAGEMENT)
         if not path or not self.connection.authenticator.required:
             return None
         try:
-            self.connection.claims.check(Operation.DESCRIBE_PARTITIONS, path)
+            self.connection.claims.check(Operation.DESCRIBE_PARTITIONS, node)
             name, _ = request_values.entity_and_sub_queue(path)
             self.connection.front_end.directory.find(name)
         except EntityNotFound as error:

@@ -30,6 +30,7 @@ from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.core.transact import Operation as Collected
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.amqp import (
+    addresses,
     conditions,
     coordinator,
     incoming_messages,
@@ -155,7 +156,7 @@ class ManagementLink(RequestLink):
         row = OPERATIONS.get(name.removeprefix(VENDOR)) if isinstance(name, str) else None
         if row is None:
             raise errors.InvalidOperation(f"unknown operation {name!r:.80}.")
-        self.connection.claims.check(row.operation, self.path)
+        self.connection.claims.check(row.operation, addresses.management_of(self.path))
         body = request.value
         if not isinstance(body, dict):
             raise errors.InvalidArgument("body", "must be a map.")
