@@ -107,6 +107,10 @@ $(VENV)/.peers-installed: $(VENV)/.installed requirements/peers.txt
 test-peers: $(VENV)/.peers-installed ## Run the tests against another implementation of AMQP (needs a C compiler, network)
 	@$(PY) -m pytest -q tests/amqp_peers $(ARGS)
 
+.PHONY: sdks
+sdks: install ## Run the official SDKs of other languages on a bus (needs Node; network)
+	@$(PY) -m pytest -q tests/sdks $(ARGS)
+
 .PHONY: azure-tests
 azure-tests: install ## Run the tests of azure-servicebus against a bus (15 minutes, network, root for port 443)
 	@$(PY) -m tests.azure_sdk $(ARGS)

@@ -1,68 +1,54 @@
 """The reference page of official SDKs: each operation that a test does, and what does not pass."""
 
-import ast
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-_TESTS: Final = Path(__file__).parents[1] / "tests/azure_sdk"
+_TESTS: Final = Path(__file__).parents[1] / "tests"
 _HEAD: Final = """\
 # Official SDKs, operation by operation
-`make test` runs each of these with `azure-servicebus` for Python as published: with the synchronous
-client and with `azure.servicebus.aio`, on entities without partitions and with 16, over TLS, with
-one policy that may only send and one that may only listen. After each operation the test compares
-the entity's message counts, read over gRPC.
-See also: [how to use the SDK](../how-to/use-the-azure-sdk.md).
+Each of these is done with the SDK as it is published, on queues and topics that are not partitioned
+and on ones of 16 partitions, over TLS, with one policy that may only send and one that may only
+listen. After each, the counts are read over gRPC. `make test` does those of Python, with the
+synchronous client and with that of `azure.servicebus.aio`; `make sdks` those of the others.
+[How to use it](../how-to/use-the-azure-sdk.md).
 """
 _EXCEPTIONS: Final = """\
-## The SDK's own tests
-`make azure-tests` runs the tests that come with the SDK. Those that do not pass:
+## The tests of the SDK for Python
+`make azure-tests` runs the tests that come with the SDK. These do not pass, and why:
 
 | test | outcome | reason |
 |---|---|---|"""
-_KINDS: Final = {
-    "QUEUE": "queue",
-    "SESSIONS": "queue with sessions",
-    "TOPIC": "topic",
-    "TOPIC_SESSIONS": "topic, subscription with sessions",
+_ON: Final = {
+    "queue": "queue",
+    "sessions": "queue with sessions",
+    "topic": "topic",
+    "topic-sessions": "topic, subscription with sessions",
 }
+_SDKS: Final = {"python": "Python", "javascript": "JavaScript", "java": "Java", "go": "Go"}
 
 
 def page() -> str:
     """Return the page."""
-    rows = list(_operations())
+    table = _read("azure_sdk/operations.toml")
+    sdks = [each for each in _SDKS if each == "python" or (_TESTS / "sdks" / each).is_dir()]
+    head = " | ".join(("operation", "on a", *(_SDKS[each] for each in sdks)))
     parts = [_HEAD]
-    for area in dict.fromkeys(area for area, _, _ in rows):
-        parts.append(f"## {area}\n| operation | on a |\n|---|---|")
-        parts += [f"| {title} | {kind} |" for of, title, kind in rows if of == area]
+    for area in dict.fromkeys(row["area"] for row in table.values()):
+        parts.append(f"## {area}\n| {head} |\n|---|---|{'---|' * len(sdks)}")
+        parts += [_line(row, sdks) for row in table.values() if row["area"] == area]
         parts.append("")
-    known = tomllib.loads((_TESTS / "exceptions.toml").read_text(encoding="utf-8"))["exception"]
     parts.append(_EXCEPTIONS)
-    parts += [f"| `{each['test']}` | {each['outcome']} | {each['reason']} |" for each in known]
+    for each in _read("azure_sdk/exceptions.toml")["exception"]:
+        parts.append(f"| `{each['test']}` | {each['outcome']} | {each['reason']} |")
     return "\n".join(parts) + "\n"
 
 
-def _operations() -> Iterator[tuple[str, str, str]]:
-    # Read, not imported: the SDK is no requirement of the documentation.
-    for name in ("sending", "receiving", "sessions", "topics", "messages"):
-        module = ast.parse((_TESTS / f"operations/{name}.py").read_text(encoding="utf-8"))
-        yield from _of_module(module.body)
+def _line(row: dict[str, Any], sdks: list[str]) -> str:
+    without = row.get("without", {})
+    done = (f"no: {without[each]}" if each in without else "yes" for each in sdks)
+    return f"| {' | '.join((row['title'], _ON[row['on']], *done))} |"
 
 
-def _of_module(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
-    areas: dict[str, str] = {}
-    for node in body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
-                areas[name] = text
-            case ast.FunctionDef(
-                decorator_list=[
-                    ast.Call(
-                        func=ast.Name(id="operation"),
-                        args=[ast.Name(id=area), ast.Constant(value=str(title)), *kind],
-                    )
-                ]
-            ):
-                of = kind[0].attr if kind and isinstance(kind[0], ast.Attribute) else "QUEUE"
-                yield areas[area], title, _KINDS[of]
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((_TESTS / name).read_text(encoding="utf-8"))

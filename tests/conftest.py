@@ -17,6 +17,8 @@ E2E = Path(__file__).parent / "e2e"
 SPARK = Path(__file__).parent / "spark" / "live"
 # Against another implementation of AMQP, which `make test-peers` installs: it is compiled.
 PEERS = Path(__file__).parent / "amqp_peers"
+# With the toolchains of other languages, which `make sdks` needs: only where they are asked for.
+SDKS = Path(__file__).parent / "sdks"
 # Fixtures that start processes for many tests: what uses one stays in one test process.
 SHARED = frozenset({"bus", "standard_bus", "secured"})
 # Of those, what costs so much (17 processes) that only one test process starts it.
@@ -46,6 +48,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return True
     if SPARK in (collection_path, *collection_path.parents):
         return importlib.util.find_spec("pyspark") is None or None
+    if SDKS in (collection_path, *collection_path.parents):
+        return None if any("tests/sdks" in each for each in config.args) else True
     if PEERS in (collection_path, *collection_path.parents):
         return importlib.util.find_spec("proton") is None or None
     return None

@@ -1,43 +1,25 @@
-"""The table of operations of official SDKs: a title and a function for each.
+"""Operations of official SDKs: the table, and what those of the Python SDK are written with.
 
-A function decorated with `@operation` performs one as a program would, with the least rights, and
-returns the counts that it leaves on the entity; the test compares these over gRPC. The page
-docs/reference/azure-sdks.md is generated from the same table.
+`operations.toml` says what each is and what it leaves behind, for all SDKs; counts over gRPC judge.
+A function beside `@operation` does the one of its name as a program would, with clients that have
+no more rights than that needs. The rows of docs/reference/azure-sdks.md are the same table.
 """
 
 import asyncio
 import inspect
 import threading
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 from azure.servicebus import ServiceBusMessage
 
-
-class Kind(Enum):
-    """The entity that an operation needs."""
-
-    QUEUE = "queue"
-    SESSIONS = "queue with sessions"
-    TOPIC = "topic"
-    TOPIC_SESSIONS = "topic, subscription with sessions"
-
-    @property
-    def has_topic(self) -> bool:
-        """Whether it is a topic; its subscription is named SUBSCRIPTION."""
-        return self in (Kind.TOPIC, Kind.TOPIC_SESSIONS)
-
-    @property
-    def has_sessions(self) -> bool:
-        """Whether messages are received in sessions."""
-        return self in (Kind.SESSIONS, Kind.TOPIC_SESSIONS)
-
-
 SUBSCRIPTION: Final = "all"
 WAIT_S: Final = 20.0
+TABLE: Final = Path(__file__).parent / "operations.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +31,52 @@ class Counts:
     dead_letter: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An operation; see the table's file for the fields."""
+
+    name: str
+    area: str
+    title: str
+    on: str
+    left: Counts
+    options: Mapping[str, Any] = field(default_factory=dict)
+    without: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether it is a topic, whose subscription is called as SUBSCRIPTION says."""
+        return self.on.startswith("topic")
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether messages are received in sessions."""
+        return self.on in ("sessions", "topic-sessions")
+
+
+def rows(sdk: str) -> list[Row]:
+    """Return the operations that an SDK has."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    found = [
+        Row(name, **{**entry, "left": Counts(**entry.get("left", {}))})
+        for name, entry in table.items()
+    ]
+    return [each for each in found if sdk not in each.without]
+
+
 @dataclass(slots=True)
 class Entity:
     """A queue or topic, and clients for it: one with the right to send, one with that to listen."""
 
     name: str
-    kind: Kind
+    has_topic: bool
     sending: Any
     listening: Any
     stack: ExitStack = field(default_factory=ExitStack)
 
     def sender(self) -> Any:
         """Return an open sender."""
-        if self.kind.has_topic:
+        if self.has_topic:
             return self.stack.enter_context(self.sending.get_topic_sender(self.name))
         return self.stack.enter_context(self.sending.get_queue_sender(self.name))
 
@@ -72,7 +87,7 @@ class Entity:
 
     def new_receiver(self, **options: Any) -> Any:
         """Return a receiver that is not open."""
-        if self.kind.has_topic:
+        if self.has_topic:
             client = self.listening
             return client.get_subscription_receiver(self.name, SUBSCRIPTION, **options)
         return self.listening.get_queue_receiver(self.name, **options)
@@ -84,38 +99,14 @@ class Entity:
             sender.send_messages(message)
 
 
-Perform = Callable[[Entity], Counts | None]
+Perform = Callable[[Entity], None]
+PERFORMED: Final[dict[str, Perform]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An operation. `title` is what the page calls it."""
-
-    area: str
-    title: str
-    kind: Kind
-    perform: Perform
-    options: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """A name for entities and tests."""
-        return self.perform.__name__.replace("_", "-")
-
-
-ROWS: Final[list[Row]] = []
-
-
-def operation(
-    area: str, title: str, kind: Kind = Kind.QUEUE, **options: Any
-) -> Callable[[Perform], Perform]:
-    """Add a function to the table. `options`: of its queue or subscription."""
-
-    def add(perform: Perform) -> Perform:
-        ROWS.append(Row(area, title, kind, perform, options))
-        return perform
-
-    return add
+def operation(perform: Perform) -> Perform:
+    """Take a function as that of the row with its name."""
+    PERFORMED[perform.__name__] = perform
+    return perform
 
 
 def take(receiver: Any, count: int) -> list[Any]:

@@ -8,10 +8,8 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from tests.azure_sdk.operation_table import Entity, complete_all, operation
 
-MESSAGES = "Messages"
 
-
-@operation(MESSAGES, "all fields of `ServiceBusMessage`")
+@operation
 def all_fields(entity: Entity) -> None:
     given: dict[str | bytes, Any] = {"int": 1, "float": 1.5, "bool": True, "text": "x"}
     sent = ServiceBusMessage(
@@ -36,7 +34,7 @@ def all_fields(entity: Entity) -> None:
         assert getattr(found, name) == getattr(sent, name), name
 
 
-@operation(MESSAGES, "`AmqpAnnotatedMessage`: value, sequence, annotations, footer")
+@operation
 def annotated(entity: Entity) -> None:
     entity.send(
         AmqpAnnotatedMessage(value_body={b"key": [1, "two", None]}, footer={"f": 1}),

@@ -7,7 +7,6 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode, ServiceBu
 from azure.servicebus.exceptions import MessageAlreadySettled, MessageLockLostError
 
 from tests.azure_sdk.operation_table import (
-    Counts,
     Entity,
     complete_all,
     operation,
@@ -16,18 +15,16 @@ from tests.azure_sdk.operation_table import (
     texts,
 )
 
-RECEIVE = "Receive"
-SETTLE = "Settle"
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 
 
-@operation(RECEIVE, "`receive_messages`, several at a time")
+@operation
 def receive_many(entity: Entity) -> None:
     entity.sender().send_messages(several(100))
     complete_all(entity.receiver(), 100)
 
 
-@operation(RECEIVE, "`for message in receiver`")
+@operation
 def iterate(entity: Entity) -> None:
     entity.sender().send_messages(several(10))
     receiver = entity.receiver(max_wait_time=3)
@@ -38,7 +35,7 @@ def iterate(entity: Entity) -> None:
     assert sorted(found, key=int) == [*map(str, range(10))]
 
 
-@operation(RECEIVE, "`RECEIVE_AND_DELETE`")
+@operation
 def receive_and_delete(entity: Entity) -> None:
     entity.sender().send_messages(several(10))
     found = take(entity.receiver(receive_mode=DELETE), 10)
@@ -46,19 +43,19 @@ def receive_and_delete(entity: Entity) -> None:
     assert found[0].lock_token is None
 
 
-@operation(RECEIVE, "`prefetch_count`")
+@operation
 def prefetch(entity: Entity) -> None:
     entity.sender().send_messages(several(50))
     complete_all(entity.receiver(prefetch_count=20), 50)
 
 
-@operation(RECEIVE, "`max_wait_time` of an empty entity")
+@operation
 def receive_nothing(entity: Entity) -> None:
     assert entity.receiver().receive_messages(max_wait_time=1) == []
 
 
-@operation(RECEIVE, "`peek_messages`, pages of 7: every message once")
-def peek(entity: Entity) -> Counts:
+@operation
+def peek(entity: Entity) -> None:
     entity.send(*several(30))
     receiver = entity.receiver()
     shown: list[Any] = []
@@ -67,10 +64,9 @@ def peek(entity: Entity) -> Counts:
     ):
         shown += page
     assert sorted(texts(shown), key=int) == [*map(str, range(30))]
-    return Counts(active=30)
 
 
-@operation(SETTLE, "`complete_message`; a second time: an error")
+@operation
 def complete(entity: Entity) -> None:
     entity.send(ServiceBusMessage("x"))
     receiver = entity.receiver()
@@ -79,7 +75,7 @@ def complete(entity: Entity) -> None:
         receiver.complete_message(message)
 
 
-@operation(SETTLE, "`abandon_message`: comes again, counted")
+@operation
 def abandon(entity: Entity) -> None:
     entity.send(ServiceBusMessage("x"))
     receiver = entity.receiver()
@@ -89,18 +85,17 @@ def abandon(entity: Entity) -> None:
     assert again.delivery_count == 1
 
 
-@operation(SETTLE, "`abandon_message` until dead-lettered", max_delivery_count=2)
-def abandon_often(entity: Entity) -> Counts:
+@operation
+def abandon_often(entity: Entity) -> None:
     entity.send(ServiceBusMessage("x"))
     receiver = entity.receiver()
     for _ in range(2):
         [message] = take(receiver, 1)
         receiver.abandon_message(message)
-    return Counts(dead_letter=1)
 
 
-@operation(SETTLE, "`dead_letter_message`, its reason, and receiving it")
-def dead_letter(entity: Entity) -> Counts:
+@operation
+def dead_letter(entity: Entity) -> None:
     entity.sender().send_messages(several(2))
     receiver = entity.receiver()
     for message in take(receiver, 2):
@@ -108,10 +103,9 @@ def dead_letter(entity: Entity) -> Counts:
     dead = entity.receiver(sub_queue=ServiceBusSubQueue.DEAD_LETTER)
     [found] = complete_all(dead, 1)
     assert (found.dead_letter_reason, found.dead_letter_error_description) == ("why", "because")
-    return Counts(dead_letter=1)
 
 
-@operation(SETTLE, "`defer_message` and `receive_deferred_messages`")
+@operation
 def defer(entity: Entity) -> None:
     entity.sender().send_messages(several(3))
     receiver = entity.receiver()
@@ -123,7 +117,7 @@ def defer(entity: Entity) -> None:
         receiver.complete_message(message)
 
 
-@operation(SETTLE, "`renew_message_lock`", lock_duration="PT5S")
+@operation
 def renew(entity: Entity) -> None:
     entity.send(ServiceBusMessage("x"))
     receiver = entity.receiver()
@@ -137,8 +131,7 @@ def renew(entity: Entity) -> None:
         receiver.renew_message_lock(message)
 
 
-@operation(SETTLE, "`complete_message` when the lock has ended: an error; comes again",
-           lock_duration="PT5S")  # fmt: skip
+@operation
 def complete_late(entity: Entity) -> None:
     entity.send(ServiceBusMessage("x"))
     receiver = entity.receiver()

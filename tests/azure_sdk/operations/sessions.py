@@ -7,9 +7,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.exceptions import SessionCannotBeLockedError, SessionLockLostError
 
 from tests.azure_sdk.operation_table import (
-    Counts,
     Entity,
-    Kind,
     complete_all,
     operation,
     several,
@@ -17,10 +15,8 @@ from tests.azure_sdk.operation_table import (
     texts,
 )
 
-SESSIONS = "Sessions"
 
-
-@operation(SESSIONS, "`session_id`: in order", Kind.SESSIONS)
+@operation
 def session(entity: Entity) -> None:
     for name in ("a", "b"):
         entity.send(*several(5, session_id=name))
@@ -30,7 +26,7 @@ def session(entity: Entity) -> None:
         assert {each.session_id for each in found} == {name}
 
 
-@operation(SESSIONS, "`NEXT_AVAILABLE_SESSION`", Kind.SESSIONS)
+@operation
 def next_session(entity: Entity) -> None:
     entity.send(ServiceBusMessage("x", session_id="only"))
     receiver = entity.receiver(session_id=NEXT_AVAILABLE_SESSION)
@@ -38,14 +34,14 @@ def next_session(entity: Entity) -> None:
     complete_all(receiver, 1)
 
 
-@operation(SESSIONS, "a session that is held: an error; free when closed", Kind.SESSIONS)
+@operation
 def held_session(entity: Entity) -> None:
     with entity.new_receiver(session_id="a"), pytest.raises(SessionCannotBeLockedError):
         entity.receiver(session_id="a")
     assert entity.receiver(session_id="a").session.session_id == "a"
 
 
-@operation(SESSIONS, "`get_state`, `set_state`", Kind.SESSIONS)
+@operation
 def session_state(entity: Entity) -> None:
     with entity.new_receiver(session_id="a") as receiver:
         assert receiver.session.get_state() is None
@@ -56,15 +52,14 @@ def session_state(entity: Entity) -> None:
     assert state.get_state() is None
 
 
-@operation(SESSIONS, "`renew_lock` of a session", Kind.SESSIONS)
+@operation
 def renew_session(entity: Entity) -> None:
     state = entity.receiver(session_id="a").session
     before = state.locked_until_utc
     assert state.renew_lock() > before
 
 
-@operation(SESSIONS, "a session whose lock has ended: an error; its messages come again",
-           Kind.SESSIONS, lock_duration="PT5S")  # fmt: skip
+@operation
 def lost_session(entity: Entity) -> None:
     entity.send(ServiceBusMessage("x", session_id="a"))
     receiver = entity.receiver(session_id="a")
@@ -76,8 +71,8 @@ def lost_session(entity: Entity) -> None:
     assert again.delivery_count == 1
 
 
-@operation(SESSIONS, "abandon, defer, dead-letter and peek in a session", Kind.SESSIONS)
-def settle_in_session(entity: Entity) -> Counts:
+@operation
+def settle_in_session(entity: Entity) -> None:
     entity.send(*several(3, session_id="a"), ServiceBusMessage("other", session_id="b"))
     receiver = entity.receiver(session_id="a")
     assert texts(receiver.peek_messages(max_message_count=10)) == ["0", "1", "2"]
@@ -90,12 +85,10 @@ def settle_in_session(entity: Entity) -> Counts:
     receiver.dead_letter_message(third)
     [deferred] = receiver.receive_deferred_messages(second.sequence_number)
     receiver.complete_message(deferred)
-    return Counts(active=1, dead_letter=1)
 
 
-@operation(SESSIONS, "`list_queue_sessions`", Kind.SESSIONS)
-def list_sessions(entity: Entity) -> Counts:
+@operation
+def list_sessions(entity: Entity) -> None:
     names = [f"session {number:02d}" for number in range(12)]
     entity.send(*(ServiceBusMessage("x", session_id=name) for name in names))
     assert sorted(entity.listening.list_queue_sessions(entity.name)) == names
-    return Counts(active=12)

@@ -1,0 +1,1 @@
+"""Official SDKs of other languages, unmodified, on a bus: `make sdks`."""

@@ -1,0 +1,97 @@
+"""Programs that do operations with official SDKs: how they are built, started and asked.
+
+Each takes jobs as one JSON array on its input, and prints a line for each job that is done.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).parent
+BUILD_S: Final = 400.0
+Job = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A program of one SDK. `ca_variable`: the variable that names the file of its authority."""
+
+    sdk: str
+    needs: str
+    build: Sequence[str]
+    run: Sequence[str]
+    ca_variable: str
+
+    @property
+    def folder(self) -> Path:
+        """Where its source is."""
+        return FOLDER / self.sdk
+
+    def built(self) -> None:
+        """Build it. Raises AssertionError with what the build printed."""
+        assert shutil.which(self.needs), f"{self.needs} is needed, see CONTRIBUTING.md"
+        done = subprocess.run(
+            self.build, cwd=self.folder, capture_output=True, text=True, timeout=BUILD_S
+        )
+        assert done.returncode == 0, f"{self.sdk}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+    def operations(self) -> list[str]:
+        """Return the names of its operations."""
+        done = subprocess.run(
+            [*self.run, "--list"], cwd=self.folder, capture_output=True, text=True, timeout=60
+        )
+        found: list[str] = json.loads(done.stdout)
+        return found
+
+    def start(self, jobs: Sequence[Job], ca_file: str) -> dict[str, Future[None]]:
+        """Start it on jobs; return, by the id of each, what becomes of it."""
+        results: dict[str, Future[None]] = {job["id"]: Future() for job in jobs}
+        process = subprocess.Popen(
+            self.run,
+            cwd=self.folder,
+            env={**os.environ, self.ca_variable: ca_file},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+        def read() -> None:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with process:
+                process.stdin.write(json.dumps(jobs))
+                process.stdin.close()
+                for line in process.stdout:
+                    _settle(results, line)
+            for job, result in results.items():
+                if not result.done():
+                    result.set_exception(AssertionError(f"{self.sdk} ended before {job}"))
+
+        threading.Thread(target=read, name=self.sdk, daemon=True).start()
+        return results
+
+
+def _settle(results: Mapping[str, Future[None]], line: str) -> None:
+    answer = json.loads(line)
+    if answer["error"]:
+        results[answer["id"]].set_exception(AssertionError(answer["error"]))
+    else:
+        results[answer["id"]].set_result(None)
+
+
+PROGRAMS: Final = (
+    Program(
+        "javascript",
+        "npm",
+        ["npm", "ci", "--no-audit", "--no-fund"],
+        ["node", "operations.mjs"],
+        "NODE_EXTRA_CA_CERTS",
+    ),
+)
