@@ -58,7 +58,11 @@ class Listening:
 
     def run(self, work: Any) -> Any:
         """Run a coroutine on the loop; return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return self.start(work).result(30)
+
+    def start(self, work: Any) -> Any:
+        """Run a coroutine on the loop; return its future."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def ask(self, look: Callable[[], Value]) -> Value:
         """Return what a function returns on the loop."""

@@ -78,6 +78,7 @@ class Connection:
         self.front_end = self
         self.coordinators: set[CoordinatorLink] = set()
         self.client = self.policy = ""
+        self.commits = 0
 
     def write_soon(self) -> None:
         pass
@@ -145,6 +146,19 @@ async def test_what_was_collected_is_committed_and_then_told() -> None:
 
 
 @pytest.mark.requirement("R492")
+async def test_a_commit_is_under_way_until_it_is_told() -> None:
+    client = Client()
+    transaction_id = client.declare()
+    client.link.collect(transaction_id, OPERATION, None)
+    client.connection.transactions.outcome = errors.InvalidOperation("no.")
+
+    client.ask(Discharge(transaction_id, fail=False))
+    before = client.connection.commits
+    await client.done()
+
+    assert (before, client.connection.commits) == (1, 0)
+
+
 async def test_a_discharge_that_fails_rolls_back() -> None:
     client = Client()
     settled: list[bool] = []

@@ -6,13 +6,27 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
-from bendybus.amqp import frames
+from bendybus.amqp import frames, sections
 from bendybus.amqp.composites import Composite
-from bendybus.amqp.performatives import Attach, Begin, Close, Detach, Flow, Open, Rejected, SaslInit
+from bendybus.amqp.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    Flow,
+    Open,
+    Rejected,
+    SaslInit,
+    Transfer,
+)
+from bendybus.amqp.sections import Message, Properties
+from bendybus.frontend.listeners.amqp import hand_over as handing_over
 from bendybus.frontend.listeners.amqp import listener as amqp_listener
 from bendybus.frontend.listeners.amqp import management
 from bendybus.frontend.listeners.amqp.client_connection import UNWRITTEN_MAX, Times
@@ -73,6 +87,49 @@ def test_tokens_that_are_put_again_and_again_leave_nothing_behind(listening: Lis
 
         assert listening.ask(lambda: len(connection._timers)) < 5
         assert listening.ask(lambda: len(connection.claims._tokens)) == 7
+
+
+@pytest.mark.requirement("R491")
+def test_what_is_read_after_the_last_look_at_a_hand_over_is_not_done(listening: Listening) -> None:
+    request = Message(
+        properties=Properties(message_id="late"),
+        application_properties={"operation": "put-token", "name": "amqp://x/late"},
+        value=listening.token(),
+        has_value=True,
+    )
+    late = Transfer(handle=0, delivery_id=1, delivery_tag=b"late", message_format=0)
+
+    async def late_request(connection: Any) -> int:
+        loop = asyncio.get_running_loop()
+        handing = loop.create_task(handing_over.hand_over(connection, loop.time() + 1))
+        await asyncio.sleep(0)
+        connection.received(framed(late, sections.encode(request)))
+        await handing
+        return len(connection.claims._tokens)
+
+    with listening.raw().open() as peer:
+        assert peer.put_token(listening.token(), "amqp://x/") == 202
+        [connection] = listening.connections()
+
+        assert listening.run(late_request(connection)) == 1
+        assert ended(peer.wait(Close)) == "amqp:connection:forced"
+        assert peer.said(Disposition) == []
+
+
+@pytest.mark.requirement("R491")
+def test_a_hand_over_lasts_until_its_client_has_read_the_end(
+    listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handing_over, "GOODBYE_S", 30.0)
+    with listening.raw().open() as peer:
+        [connection] = listening.connections()
+        handed = listening.start(handing_over.hand_over(connection, 0.0))
+        peer.wait(Close)
+        assert not handed.done()
+
+        peer.send(Close())
+
+        handed.result(10)
 
 
 def test_claims_of_a_connection_are_bounded_in_bytes(listening: Listening) -> None:

@@ -1,5 +1,6 @@
 """A front end that stops hands its AMQP connections over: nothing is lost, nothing comes twice."""
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -8,7 +9,10 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from bendybus.amqp import sections
+from bendybus.amqp.sections import Message
 from tests.integration.amqp import AmqpBus, take
+from tests.integration.raw_amqp import RawAmqp
 
 # azure-servicebus leaves sockets of links that were refused to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -65,6 +69,25 @@ def test_a_session_is_free_at_once_when_its_front_end_stops(amqp_bus: AmqpBus) -
                 again.complete_message(message)
 
     assert message.delivery_count == 0
+
+
+@pytest.mark.requirement("R491")
+def test_a_request_under_way_is_answered_before_the_hand_over(amqp_bus: AmqpBus) -> None:
+    stop = threading.Timer(0.5, amqp_bus.front_end.signal, (signal.SIGTERM,))
+    partitions = amqp_bus.partitions.values()
+    resume = [threading.Timer(1.5, each.signal, (signal.SIGCONT,)) for each in partitions]
+    with RawAmqp(amqp_bus.amqp_address).open() as peer:
+        nothing = {"from-sequence-number": 1, "message-count": 1}
+        assert peer.manage("orders", "peek-message", nothing)[0] == 204
+        for partition in partitions:
+            partition.signal(signal.SIGSTOP)
+        for timer in (stop, *resume):
+            timer.start()
+
+        message = {"message-id": "a", "message": sections.encode(Message(data=[b"a"]))}
+        status, _, _ = peer.manage("orders", "schedule-message", {"messages": [message]})
+
+    assert status == 200
 
 
 def test_senders_go_on_while_front_ends_are_replaced(amqp_bus: AmqpBus) -> None:

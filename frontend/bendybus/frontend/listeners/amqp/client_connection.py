@@ -10,7 +10,7 @@ all output is written at once. `attach` decides what a link becomes, `turns` whe
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -125,8 +125,8 @@ class ClientConnection:
         # Sessions and links that the listener has counted, and for which policy.
         self._links_counted = 0
         self._links_policy = ""
-        # Requests to management nodes in flight.
-        self.requests = 0
+        # Requests to management nodes, and commits, under way.
+        self.requests = self.commits = 0
         self._loop = asyncio.get_running_loop()
         self.reading = Reading(wire, listener.turns, self._take_bytes, self._taken, self._waits)
         self._timers: set[asyncio.TimerHandle] = set()
@@ -137,7 +137,9 @@ class ClientConnection:
         self._recheck: asyncio.TimerHandle | None = None
         # Set after each answer.
         self._answered = asyncio.Event()
-        self._writing = self._closing = self._closed = False
+        self._writing = self._closing = False
+        # The wire is lost.
+        self.gone = False
         # Since when too much output is unwritten; 0: it is not.
         self._stuck_s = 0.0
         self._refused = 0
@@ -165,7 +167,7 @@ class ClientConnection:
         self.reading.go_on()
 
     def _take_bytes(self, data: bytes) -> None:
-        if self._closed:
+        if self.gone:
             # The connection was lost between two turns.
             return
         found = self._engine.receive(data)
@@ -182,7 +184,7 @@ class ClientConnection:
         for sending in collected:
             sending.flush()
         self._write()
-        return not (self._closed or self._engine.is_closed)
+        return not (self.gone or self._engine.is_closed)
 
     def _waits(self, part: int) -> bool:
         """Whether sends in flight or unwritten output reach the bounds divided by `part`."""
@@ -195,9 +197,9 @@ class ClientConnection:
 
     def lost(self) -> None:
         """Take note that the wire is gone."""
-        if self._closed:
+        if self.gone:
             return
-        self._closed = True
+        self.gone = True
         for link in self.links():
             self._leave(link, lost=True)
         self._count_links()
@@ -208,6 +210,7 @@ class ClientConnection:
             if handle is not None:
                 handle.cancel()
         self._stack.close()
+        self._answered.set()
         self._listener.forget(self)
 
     # For links
@@ -307,44 +310,31 @@ class ClientConnection:
 
     @property
     def busy(self) -> bool:
-        """Whether requests of the client are not answered yet."""
-        return bool(
-            self.sends
-            or self.settlements
-            or self.requests
-            or any(each.committing for each in self.coordinators)
-            or self._engine.waiting_bytes()
-        )
+        """Whether something that the client asked for is not answered yet."""
+        asked = self.sends or self.settlements or self.requests or self.commits
+        return bool(asked or self._engine.waiting_bytes())
 
-    async def hand_over(self, until_s: float) -> None:
-        """Finish requests in flight, then close: the client connects to another front end.
-
-        `until_s`: until when answers are waited for, on the loop's clock.
-        """
-        for link in self.links():
-            if isinstance(link.context, (SendingLink, ReceivingLink)):
-                link.context.finish()
-        self._write()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(until_s):
-                while self.busy:
-                    self._answered.clear()
-                    await self._answered.wait()
-        forced = Error("amqp:link:detach-forced", "the front end stops; connect again")
-        await asyncio.gather(*(self._detach(link, forced) for link in self.links()))
-        self.end(Error("amqp:connection:forced", "the front end stops; connect again"))
+    async def changed(self) -> None:
+        """Wait until something was answered, or the wire is gone."""
+        self._answered.clear()
+        await self._answered.wait()
 
     def detach(self, link: Link, error: Error) -> None:
         """Detach a link for a reason of the bus."""
-        self.start(self._detach(link, error))
+        self.start(self.detach_dropped(link, error, self.drop(link)))
 
-    async def _detach(self, link: Link, error: Error) -> None:
-        """Release what a link holds, then detach it for a reason of the bus."""
+    def drop(self, link: Link) -> Awaitable[None] | None:
+        """Do nothing more for a link; return what gives up the session that it holds."""
         context, link.context = link.context, None
-        if isinstance(context, SessionReceivingLink):
-            await context.release()
+        held = context.give_up() if isinstance(context, SessionReceivingLink) else None
         if context is not None:
             context.closed()
+        return held
+
+    async def detach_dropped(self, link: Link, error: Error, held: Awaitable[None] | None) -> None:
+        """Detach a link that was dropped, after it gave up what it held."""
+        if held is not None:
+            await held
         link.detach(error)
         self.write_soon()
 
@@ -376,7 +366,7 @@ class ClientConnection:
 
     def _write(self) -> None:
         self._writing = False
-        if self._closed:
+        if self.gone:
             return
         self._count_links()
         self._answered.set()
@@ -396,7 +386,7 @@ class ClientConnection:
 
     def _count_links(self) -> None:
         """Count links and sessions; close the connection if all have too many and it has many."""
-        now = 0 if self._closed else self._engine.links + len(self._engine.sessions)
+        now = 0 if self.gone else self._engine.links + len(self._engine.sessions)
         if now == self._links_counted:
             return
         listener, change = self._listener, now - self._links_counted
@@ -410,7 +400,7 @@ class ClientConnection:
 
     def _account(self) -> None:
         """Count unwritten output in the ledger of the front end."""
-        if self._closed:
+        if self.gone:
             return
         now = self._wire.unwritten() + self._engine.waiting_bytes()
         change, self._unwritten_bytes = now - self._unwritten_bytes, now

@@ -104,11 +104,6 @@ class CoordinatorLink:
         if committed is not None:
             self._committed.setdefault(transaction_id, []).append(committed)
 
-    @property
-    def committing(self) -> bool:
-        """Whether a commit is in flight."""
-        return bool(self._commits)
-
     def has(self, transaction_id: bytes) -> bool:
         """Whether a transaction is open on this link."""
         return transaction_id in self._open
@@ -147,6 +142,7 @@ class CoordinatorLink:
             self._commit(event, opened, committed), name="amqp-commit"
         )
         self._commits.add(task)
+        self._connection.commits += 1
         task.add_done_callback(self._commits.discard)
 
     async def _commit(
@@ -166,6 +162,8 @@ class CoordinatorLink:
             for tell in committed:
                 tell()
             self._say(event, Accepted())
+        finally:
+            self._connection.commits -= 1
         self._connection.write_soon()
 
     async def _repeated(self, opened: Open) -> None:

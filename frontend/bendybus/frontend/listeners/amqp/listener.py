@@ -22,6 +22,7 @@ from bendybus.frontend.listeners.amqp.client_connection import (
     Times,
     Wire,
 )
+from bendybus.frontend.listeners.amqp.hand_over import hand_over
 from bendybus.frontend.listeners.amqp.turns import Turns
 from bendybus.frontend.security.authenticator import Authenticator
 
@@ -45,10 +46,10 @@ STRANGERS_PART: Final = 2
 # A client that sends nothing for twice this time is disconnected.
 IDLE_MS: Final = 120_000
 # At shutdown: the time for load balancers to stop sending new connections (a share of the drain
-# time, with a maximum), and the extra time to release sessions.
+# time, with a maximum), and the extra time to release sessions and for clients to close.
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0
-HAND_OVER_S: Final = 1.0
+HAND_OVER_S: Final = 2.0
 
 
 class AmqpListener:
@@ -131,7 +132,7 @@ class AmqpListener:
         for server in self._servers:
             server.close()
         ending = [
-            loop.create_task(each.hand_over(until_s), name="amqp-hand-over")
+            loop.create_task(hand_over(each, until_s), name="amqp-hand-over")
             for each in self._connections
         ]
         if ending:

@@ -80,14 +80,20 @@ class RequestLink:
         self.connection = connection
         self.link = link
         self.address = address
+        self._finishing = False
 
     def begin(self) -> None:
         """Grant credit."""
         self.link.grant(CREDIT)
 
+    def finish(self) -> None:
+        """Let no more requests come."""
+        self._finishing = True
+        self.link.grant(0)
+
     def delivered(self, event: Delivered) -> None:
         """Take a request."""
-        if self.link.credit < CREDIT // 2:
+        if self.link.credit < CREDIT // 2 and not self._finishing:
             self.link.grant(CREDIT)
         settle = self.link.session.settle
         try:

@@ -8,6 +8,7 @@ the connection is lost ──► the lock stays until it expires
 import asyncio
 import dataclasses
 import logging
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -99,12 +100,10 @@ class SessionReceivingLink(ReceivingLink):
         if session is not None and not lost:
             self._connection.start(self._close(session))
 
-    async def release(self) -> None:
-        """Release the session, without counting deliveries, before the bus detaches the link."""
+    def give_up(self) -> Awaitable[None] | None:
+        """Receive no more; return what gives the session up, uncounted, before a detach of ours."""
         session = self._leave()
-        super().closed()
-        if session is not None:
-            await self._close(session)
+        return None if session is None else self._close(session)
 
     def _leave(self) -> LockedSession | None:
         """Stop receiving; return the session that the link held."""
