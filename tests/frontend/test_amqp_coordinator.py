@@ -214,6 +214,23 @@ async def test_a_commit_of_unknown_outcome_is_never_accepted(
     assert len(client.connection.transactions.log) > 1
 
 
+@pytest.mark.requirement("R492")
+async def test_a_transaction_of_which_a_part_was_refused_is_not_committed() -> None:
+    client = Client()
+    id_ = client.declare()
+    coordinators, state = client.connection.coordinators, TransactionalState(id_)
+    coordinator.collect(coordinators, state, OPERATION)
+    coordinator.spoil(coordinators, state, errors.InvalidOperation("too many entities"))
+
+    client.ask(Discharge(id_))
+    await client.done()
+
+    told = client.told()
+    assert told.error.condition == coordinator.ROLLBACK
+    assert "too many entities" in told.error.description
+    assert client.connection.transactions.log == ["rolled-back"]
+
+
 async def test_an_id_that_is_not_open_is_unknown() -> None:
     client = Client()
     id_ = client.declare()

@@ -48,7 +48,7 @@ class RawAmqp:
         self.ended = False
         self._rest = bytearray()
         self._deliveries = 0
-        self._handles: dict[tuple[str, bool], int] = {}
+        self.handles: dict[tuple[str, bool], int] = {}
 
     def __enter__(self) -> "RawAmqp":
         return self
@@ -158,8 +158,8 @@ class RawAmqp:
 
     def attach(self, address: str, role: bool, **given: Any) -> Detach | None:
         """Attach a link; return why it was refused, None if it was not."""
-        handle = len(self._handles)
-        self._handles[address, role] = handle
+        handle = len(self.handles)
+        self.handles[address, role] = handle
         self.send(attach_of(address, role, handle, **given))
         name = f"link-{handle}"
         answer = self.wait(Attach, lambda each: each.name == name)
@@ -168,14 +168,14 @@ class RawAmqp:
 
     def flow(self, address: str, credit: int, **given: Any) -> None:
         """Say what credit a link has."""
-        self.send(flow_of(self._handles[address, RECEIVER], credit, **given))
+        self.send(flow_of(self.handles[address, RECEIVER], credit, **given))
 
     def transfer(self, address: str, payload: bytes, **given: Any) -> Any:
         """Send a delivery; return its outcome."""
         number = self._deliveries
         self._deliveries += 1
         transfer = Transfer(
-            handle=self._handles[address, SENDER],
+            handle=self.handles[address, SENDER],
             delivery_id=number,
             delivery_tag=number.to_bytes(4, "big"),
             message_format=given.pop("message_format", 0),
@@ -188,7 +188,7 @@ class RawAmqp:
 
     def request(self, address: str, properties: dict[str, Any], body: Any) -> Message:
         """Ask a node that answers requests; return the reply."""
-        if (address, SENDER) not in self._handles:
+        if (address, SENDER) not in self.handles:
             assert self.attach(address, SENDER) is None
             assert self.attach(address, RECEIVER) is None
             self.flow(address, 1_000)

@@ -3,6 +3,8 @@
     declare ──► declared(txn-id)
     transfer, disposition with txn-id ──► collected, and confirmed; deliveries are settled later,
                                           at the commit
+    one that is refused ──► the transaction can only be rolled back: a client that does not wait
+                            for outcomes, or settled first, learns it from its discharge
     discharge(txn-id) ──► committed, rolled back (with the reason), or com.microsoft:timeout
     the coordinator's link, its session or the connection ends ──► rolled back
 
@@ -65,6 +67,8 @@ class CoordinatorLink:
         self._commits: set[asyncio.Task[None]] = set()
         # By transaction: callbacks after its commit.
         self._committed: dict[bytes, list[Callable[[], None]]] = {}
+        # Why a part of a transaction was refused, which therefore cannot be committed.
+        self._refused: dict[bytes, BusError] = {}
 
     def begin(self) -> None:
         """Grant credit."""
@@ -104,6 +108,10 @@ class CoordinatorLink:
         if committed is not None:
             self._committed.setdefault(transaction_id, []).append(committed)
 
+    def spoil(self, transaction_id: bytes, error: BusError) -> None:
+        """Let a transaction not be committed: a part of it was refused."""
+        self._refused.setdefault(transaction_id, error)
+
     def has(self, transaction_id: bytes) -> bool:
         """Whether a transaction is open on this link."""
         return transaction_id in self._open
@@ -113,6 +121,7 @@ class CoordinatorLink:
         self._connection.coordinators.discard(self)
         opened, self._open = self._open, {}
         self._committed.clear()
+        self._refused.clear()
         for each in opened.values():
             self._connection.front_end.transactions.forget(each)
 
@@ -133,9 +142,15 @@ class CoordinatorLink:
             self._say(event, Rejected(Error(UNKNOWN_ID, "the transaction is not open here")))
             return
         committed = self._committed.pop(asked.txn_id, [])
+        refused = self._refused.pop(asked.txn_id, None)
         if asked.fail:
             self._connection.front_end.transactions.forget(opened)
             self._say(event, Accepted())
+            return
+        if refused is not None:
+            self._connection.front_end.transactions.forget(opened)
+            text = f"a part of the transaction was refused: {refused.message}"
+            self._say(event, Rejected(Error(ROLLBACK, text)))
             return
         # Not cancelled with the connection: the commit may be done already.
         task = asyncio.get_running_loop().create_task(
@@ -204,6 +219,15 @@ def collect(
             each.collect(state.txn_id, operation, committed)
             return
     raise TransactionGone(UNKNOWN_ID, "the transaction is not open on this connection.")
+
+
+def spoil(
+    coordinators: Iterable[CoordinatorLink], state: TransactionalState, error: BusError
+) -> None:
+    """Take note that a part of the transaction that a state names was refused."""
+    for each in coordinators:
+        if each.has(state.txn_id) and not isinstance(error, TransactionGone):
+            each.spoil(state.txn_id, error)
 
 
 def refusal(error: BusError, path: str) -> Error:

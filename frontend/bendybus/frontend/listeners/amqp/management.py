@@ -163,8 +163,13 @@ class ManagementLink(RequestLink):
         if state is not None:
             if row.collected is None:
                 raise errors.InvalidOperation(f"{name} cannot be part of a transaction.")
-            operation, reply = row.collected(self, Fields(body))
-            coordinator.collect(self.connection.coordinators, state, operation)
+            coordinators = self.connection.coordinators
+            try:
+                operation, reply = row.collected(self, Fields(body))
+                coordinator.collect(coordinators, state, operation)
+            except BusError as error:
+                coordinator.spoil(coordinators, state, error)
+                raise
             return reply
         timeout_ms = properties.get(f"{VENDOR}server-timeout")
         limit_ms = timeout_ms if isinstance(timeout_ms, int) and timeout_ms > 0 else TIMEOUT_MS

@@ -168,6 +168,7 @@ class ReceivingLink:
             committed = partial(self._committed, deliveries, state)
             coordinator.collect(self._connection.coordinators, state, operation, committed)
         except BusError as error:
+            coordinator.spoil(self._connection.coordinators, state, error)
             refused = Rejected(coordinator.refusal(error, self._path))
             for each in () if settled else deliveries:
                 self._say(each, refused)

@@ -130,6 +130,7 @@ class SendingLink:
             coordinator.collect(self._connection.coordinators, state, operation)
         except BusError as error:
             self._connection.front_end.metrics.refused(self._path, error)
+            coordinator.spoil(self._connection.coordinators, state, error)
             told: Composite = Rejected(coordinator.refusal(error, self._path))
         else:
             told = Accepted()
