@@ -7,6 +7,7 @@ An incoming link carries messages from the peer, an outgoing link to the peer. F
 sent before it learned of a detach are dropped.
 """
 
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -237,7 +238,7 @@ class IncomingLink(Link):
 class OutgoingDelivery:
     """A delivery to the peer. `context` belongs to the caller."""
 
-    __slots__ = ("context", "delivery_id", "link", "settled", "tag")
+    __slots__ = ("context", "delivery_id", "link", "settled", "tag", "waiting")
 
     def __init__(self, link: "OutgoingLink", delivery_id: int, tag: bytes, context: Any) -> None:
         self.link = link
@@ -245,6 +246,9 @@ class OutgoingDelivery:
         self.tag = tag
         self.settled = False
         self.context = context
+        # Its transfers that wait for the peer's window, the last one first: body and payload; None:
+        # none does.
+        self.waiting: list[tuple[bytes, bytes]] | None = None
 
 
 class OutgoingLink(Link):
@@ -257,6 +261,10 @@ class OutgoingLink(Link):
         self.drain = False
         # Deliveries that are not settled.
         self.unsettled = 0
+        # Those that wait for the peer's window, in order, or waited when the link ended; and that
+        # the peer is to be told after them that its credit is used up.
+        self.waiting: deque[OutgoingDelivery] = deque()
+        self._drained = False
 
     def flow(self, flow: Flow) -> None:
         """Take a flow of the peer, which may arrive before the link is accepted."""
@@ -296,8 +304,36 @@ class OutgoingLink(Link):
         self.delivery_count = serial.after(self.delivery_count, self.credit)
         self.credit = 0
         if self.is_open:
-            self.session.write_flow(self)
+            self._say_drained()
         self.drain = False
+
+    def written(self) -> None:
+        """Take note that the first of what waited is written."""
+        self.waiting.popleft()
+        if self._drained:
+            self._say_drained()
+
+    def withdraw(self) -> list[OutgoingDelivery]:
+        """Take back, and return once, what waits for the peer's window, or did at the end."""
+        self._let_go()
+        found = list(self.waiting)
+        self.waiting.clear()
+        return found
+
+    def _let_go(self) -> None:
+        # Not sent under a handle that is free, or another link's by then.
+        for each in self.waiting:
+            if each.waiting:
+                self.session.drop_waiting(each)
+
+    def _say_drained(self) -> None:
+        """Say so STRICTLY AFTER the deliveries that used up the rest."""
+        self._drained = bool(self.waiting)
+        if not self._drained:
+            # Not if there is credit again: the peer did not wait for the answer.
+            drain, self.drain = self.drain, not self.credit
+            self.session.write_flow(self)
+            self.drain = drain
 
     def flow_fields(self, flow: Flow) -> None:
         """Set the fields of the link in a flow."""

@@ -89,8 +89,9 @@ class Session:
         self._unsettled: dict[int, OutgoingDelivery] = {}
         self._decided: dict[int, OutgoingDelivery] = {}
         self._misses = self._deliveries = 0
-        # Frames of transfers that wait for the peer's window: body and payload.
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        # Deliveries with transfers that wait for the peer's window.
+        self._waiting: deque[OutgoingDelivery] = deque()
+        self._dropped = 0
         self.waiting_bytes = 0
         # A settlement that the next ones may join: our role, first and last id, encoded state.
         self._run: tuple[bool, int, int, bytes] | None = None
@@ -216,17 +217,30 @@ class Session:
         fields.append(values.TRUE if settled else values.FALSE)
         most = self.connection.frame_bytes_max - _TRANSFER_BYTES
         if len(payload) <= most:
-            self._transfer(_listed(_TRANSFER, fields, 5), payload)
+            self._transfer(delivery, _listed(_TRANSFER, fields, 5), payload)
             return delivery
         first = _listed(_TRANSFER, fields + b"\x41", 6)
         handle = encoding.encode(Uint(link.handle))
         further = _listed(_TRANSFER, bytearray(handle + b"\x40\x40\x40\x40\x41"), 6)
         last = _listed(_TRANSFER, bytearray(handle), 1)
-        self._transfer(first, payload[:most])
+        self._transfer(delivery, first, payload[:most])
         for at in range(most, len(payload), most):
             body = further if at + most < len(payload) else last
-            self._transfer(body, payload[at : at + most])
+            self._transfer(delivery, body, payload[at : at + most])
+        if delivery.waiting is not None:
+            delivery.waiting.reverse()
         return delivery
+
+    def drop_waiting(self, delivery: OutgoingDelivery) -> None:
+        """Forget what of a delivery waits for the peer's window."""
+        for body, payload in delivery.waiting or ():
+            self.waiting_bytes -= len(body) + len(payload) + _WAITING_BYTES
+        delivery.waiting = None
+        self._dropped += 1
+        if 2 * self._dropped > len(self._waiting):
+            # Not when the window opens: it may stay closed while links come and go.
+            self._waiting = deque(each for each in self._waiting if each.waiting)
+            self._dropped = 0
 
     def _fitting(self, state: Composite) -> bytes:
         """Return the encoding of a state, shortened if it does not fit into a frame."""
@@ -245,15 +259,39 @@ class Session:
         self._delivery_id = serial.after(found)
         return found
 
-    def _transfer(self, body: bytes, payload: bytes) -> None:
+    def _transfer(self, delivery: OutgoingDelivery, body: bytes, payload: bytes) -> None:
         if self._waiting or self._remote_window < 1:
-            self._waiting.append((body, payload))
+            if delivery.waiting is None:
+                delivery.waiting = []
+                self._waiting.append(delivery)
+                delivery.link.waiting.append(delivery)
+            delivery.waiting.append((body, payload))
             self.waiting_bytes += len(body) + len(payload) + _WAITING_BYTES
             return
+        self._write_transfer(body, payload)
+
+    def _write_transfer(self, body: bytes, payload: bytes) -> None:
         self.flush()
         self._remote_window -= 1
         self._next_outgoing_id = serial.after(self._next_outgoing_id)
         self.connection.write_body(self.channel, body, payload)
+
+    def _write_waiting(self) -> None:
+        """Write what waits, as far as the peer's window goes."""
+        while self._waiting and self._remote_window > 0:
+            delivery = self._waiting[0]
+            if delivery.waiting:
+                body, payload = delivery.waiting.pop()
+                self.waiting_bytes -= len(body) + len(payload) + _WAITING_BYTES
+                self._write_transfer(body, payload)
+                if delivery.waiting:
+                    # Its further transfers.
+                    continue
+                delivery.waiting = None
+                delivery.link.written()
+            else:
+                self._dropped -= 1
+            self._waiting.popleft()
 
     # From the peer
 
@@ -284,7 +322,7 @@ class Session:
         self._decided.clear()
         self._echoes.clear()
         self._waiting.clear()
-        self.waiting_bytes = 0
+        self.waiting_bytes = self._dropped = 0
         self._run = None
 
     def _take_transfer(self, transfer: Transfer, payload: bytes) -> None:
@@ -359,13 +397,7 @@ class Session:
         seen = 0 if flow.next_incoming_id is None else flow.next_incoming_id
         in_flight = max(0, serial.distance(seen, self._next_outgoing_id))
         self._remote_window = flow.incoming_window - in_flight
-        while self._waiting and self._remote_window > 0:
-            body, payload = self._waiting.popleft()
-            self.waiting_bytes -= len(body) + len(payload) + _WAITING_BYTES
-            self.flush()
-            self._remote_window -= 1
-            self._next_outgoing_id = serial.after(self._next_outgoing_id)
-            self.connection.write_body(self.channel, body, payload)
+        self._write_waiting()
         link = None
         if flow.handle is not None:
             link = self._link(flow.handle)

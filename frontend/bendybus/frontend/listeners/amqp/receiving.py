@@ -19,6 +19,7 @@ from bendybus.amqp.performatives import (
     Released,
     TransactionalState,
 )
+from bendybus.domain import bounds, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns, transact
@@ -187,12 +188,16 @@ class ReceivingLink:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             self._connection.front_end.receives.close(receiver)
+        unsent = b"".join([each.context for each in self._link.withdraw() if not each.settled])
+        most = bounds.TOKENS_A_FRAME_MAX * lock_token.TOKEN_BYTES
+        for start in range(0, len(unsent), most):
+            self._release(unsent[start : start + most])
 
     def _send(self, batch: columns.DeliveredBatch) -> None:
         link, messages = self._link, outgoing_messages.Delivery(batch)
         for index in range(len(messages)):
             if link.credit < 1 and not self._settled:
-                self._release(batch, index)
+                self._release(columns.tokens(batch, index, len(messages)))
                 return
             token, payload = messages.lock_token(index), messages.encode(index)
             tag = uuid.UUID(bytes=token).bytes_le if token else uuid.uuid4().bytes
@@ -202,11 +207,10 @@ class ReceivingLink:
 
     def _give_back(self, batches: Sequence[columns.DeliveredBatch]) -> None:
         for batch in batches:
-            self._release(batch, 0)
+            self._release(columns.tokens(batch, 0, len(batch.messages)))
 
-    def _release(self, batch: columns.DeliveredBatch, start: int) -> None:
-        """Release messages that the client has no credit for any more."""
-        tokens = columns.tokens(batch, start, len(batch.messages))
+    def _release(self, tokens: bytes) -> None:
+        """Release messages that the client has no credit for any more, or never got."""
         if tokens:
             request = SettleRequest(Disposition.RELEASE, tokens)
             self._connection.front_end.settles.start(request, _unheard)
