@@ -133,6 +133,17 @@ class ReceivingLink:
         """Settle deliveries as the client has decided."""
         if self._receiver is None or self._settled:
             return
+        most = bounds.TOKENS_A_FRAME_MAX
+        for start in range(0, len(deliveries), most):
+            self._settle(self._receiver, deliveries[start : start + most], state, settled)
+
+    def _settle(
+        self,
+        receiver: Receiver,
+        deliveries: Sequence[OutgoingDelivery],
+        state: Any,
+        settled: bool,
+    ) -> None:
         tokens = b"".join([each.context for each in deliveries])
         if isinstance(state, TransactionalState):
             self._collect(deliveries, state, tokens, settled)
@@ -140,8 +151,8 @@ class ReceivingLink:
         self._connection.settlements += 1
         try:
             request = _request(state, tokens)
-            request.entity_uid = self._receiver.entity.uid
-            request.session_token = self._receiver.shared.session_token
+            request.entity_uid = receiver.entity.uid
+            request.session_token = receiver.shared.session_token
             answer = partial(self._answer, deliveries, state, settled)
             self._connection.front_end.settles.start(request, answer)
         except BusError as error:
