@@ -53,6 +53,7 @@ class ReceivingLink:
         # The credit that the core has: its tag, and how much of it is left.
         self._tag = 0
         self._granted = 0
+        self._taking_back = False
         self._finishing = False
         self._settled = link.attach.snd_settle_mode == SND_SETTLED
 
@@ -81,14 +82,20 @@ class ReceivingLink:
         for batch in delivery.batches:
             self._send(batch)
         if delivery.drained and delivery.tag == self._tag:
-            self._granted = 0
-            self._tag += 1
-            if self._link.drain:
-                self._link.drained()
-            elif delivery.error is not None and self._link.credit:
-                # Partitions are recovering, and may have messages: ask again.
-                self._connection.later(1.0, self.credit_changed)
+            self._ended(delivery.error)
         self._connection.write_soon()
+
+    def _ended(self, error: BusError | None) -> None:
+        """Take the end of the core's credit: drained, taken back, or without an answer."""
+        taken_back, self._taking_back = self._taking_back, False
+        self._granted = 0
+        self._tag += 1
+        if self._link.drain and not taken_back:
+            self._link.drained()
+        elif self._link.credit or self._link.drain:
+            # If it is not known whether there are messages, partitions are on their way back. Else
+            # there is less credit now, or the client does not want it drained any more.
+            self._connection.later(0.0 if error is None else 1.0, self.credit_changed)
 
     def fail(self, error: BusError) -> None:
         """Detach the link: there is nothing to receive from any more."""
@@ -113,9 +120,12 @@ class ReceivingLink:
             wanted = room
             # By then the client may have settled some deliveries.
             self._connection.later_once(1.0, self.credit_changed)
-        if wanted < self._granted:
-            tag, self._tag, self._granted = self._tag, self._tag + 1, 0
-            receiver.cancel(tag)
+        if wanted < self._granted and not self._taking_back:
+            self._taking_back = True
+            receiver.cancel(self._tag)
+        if self._taking_back:
+            # What partitions are giving for it counts: see `_ended`.
+            return
         if wanted > self._granted:
             more, self._granted = wanted - self._granted, wanted
             receiver.grant(self._tag, more)
