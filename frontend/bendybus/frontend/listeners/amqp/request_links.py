@@ -57,9 +57,8 @@ class ReplyLink:
         ):
             self._waiting.append((payload, holder))
         else:
-            self.link.detach(
-                Error("amqp:resource-limit-exceeded", "the replies to its requests are not read")
-            )
+            text = "the replies to its requests are not read"
+            self._connection.detach(self.link, Error("amqp:resource-limit-exceeded", text))
         self._connection.write_soon()
 
     def closed(self, *, lost: bool = False) -> None:
