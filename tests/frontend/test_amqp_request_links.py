@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from bendybus.amqp import sections
-from bendybus.amqp.performatives import Attach, Detach, Transfer
+from bendybus.amqp.performatives import Attach, Detach, Flow, Transfer
 from bendybus.amqp.sections import Message, Properties
-from bendybus.frontend.listeners.amqp.request_links import REPLIES_MAX
+from bendybus.frontend.listeners.amqp.request_links import CREDIT, REPLIES_MAX
 from tests.frontend.amqp_listening import Listening
 from tests.integration.processes import eventually
 from tests.integration.raw_amqp import RECEIVER, SENDER, attach_of, ended
@@ -46,3 +46,18 @@ def test_replies_that_are_not_read_are_forgotten_with_their_link(listening: List
 
     eventually(lambda: not listening.connections())
     assert listening.ask(lambda: calls.answers.held) == 0
+
+
+def test_requests_that_were_aborted_leave_credit_for_others(listening: Listening) -> None:
+    with listening.raw().open() as raw:
+        raw.send(attach_of("$cbs", SENDER, 0))
+        raw.wait(Attach)
+        granted = raw.wait(Flow, lambda each: each.handle == 0).link_credit
+        assert granted == CREDIT
+        for number in range(CREDIT):
+            tag = number.to_bytes(4, "big")
+            raw.send(Transfer(0, number, tag, 0, more=True), payload=b"part")
+            raw.send(Transfer(0, aborted=True))
+
+        more = raw.wait(Flow, lambda each: each.handle == 0 and each.delivery_count != 0)
+        assert (more.delivery_count or 0) + (more.link_credit or 0) > CREDIT

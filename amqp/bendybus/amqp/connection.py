@@ -20,7 +20,7 @@ from typing import Any, Final
 from bendybus.amqp import events, frames
 from bendybus.amqp.errors import ProtocolError
 from bendybus.amqp.frames import Frame, FrameReader
-from bendybus.amqp.links import Link, OutgoingLink
+from bendybus.amqp.links import IncomingLink, Link, OutgoingLink
 from bendybus.amqp.performatives import (
     Begin,
     Close,
@@ -113,7 +113,7 @@ class Connection:
         self._sessions: dict[int, Session] = {}
         self._to_flush: dict[Session, None] = {}
         # Reported in `_events` already.
-        self._credit_changed: set[OutgoingLink] = set()
+        self._credit_changed: set[IncomingLink | OutgoingLink] = set()
 
     @property
     def body_bytes_max(self) -> int:
@@ -213,7 +213,7 @@ class Connection:
         """Report an event."""
         self._events.append(event)
 
-    def credit_changed(self, link: OutgoingLink) -> None:
+    def credit_changed(self, link: IncomingLink | OutgoingLink) -> None:
         """Report that the credit of a link changed; once per `receive`."""
         if link not in self._credit_changed:
             self._credit_changed.add(link)

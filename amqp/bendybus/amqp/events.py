@@ -43,9 +43,12 @@ class Attached:
 
 @dataclass(slots=True)
 class CreditChanged:
-    """The credit of an outgoing link changed, or it is to be drained."""
+    """The credit of an outgoing link changed, or it is to be drained.
 
-    link: "OutgoingLink"
+    Or an incoming link lost some: the peer took deliveries back before they were whole.
+    """
+
+    link: "IncomingLink | OutgoingLink"
 
 
 @dataclass(slots=True)

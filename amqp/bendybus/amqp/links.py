@@ -178,6 +178,7 @@ class IncomingLink(Link):
         if transfer.aborted:
             self._let_go()
             self._count()
+            self.session.connection.credit_changed(self)
         elif not transfer.more:
             first, parts = self._first, bytes(self._parts)
             dropped, no_room = self._dropped, self._no_room

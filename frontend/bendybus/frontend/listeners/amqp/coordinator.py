@@ -74,10 +74,14 @@ class CoordinatorLink:
         """Grant credit."""
         self._link.grant(CREDIT)
 
-    def delivered(self, event: Delivered) -> None:
-        """Take a declaration or a discharge."""
+    def credit_changed(self) -> None:
+        """Let more requests come, if there is little credit left."""
         if self._link.credit < CREDIT // 2:
             self._link.grant(CREDIT)
+
+    def delivered(self, event: Delivered) -> None:
+        """Take a declaration or a discharge."""
+        self.credit_changed()
         try:
             asked = known(sections.decode(event.payload).value)
         except DecodeError as error:

@@ -90,10 +90,14 @@ class RequestLink:
         self._finishing = True
         self.link.grant(0)
 
-    def delivered(self, event: Delivered) -> None:
-        """Take a request."""
+    def credit_changed(self) -> None:
+        """Let more requests come, if there is little credit left."""
         if self.link.credit < CREDIT // 2 and not self._finishing:
             self.link.grant(CREDIT)
+
+    def delivered(self, event: Delivered) -> None:
+        """Take a request."""
+        self.credit_changed()
         settle = self.link.session.settle
         try:
             if event.too_large or event.no_room:

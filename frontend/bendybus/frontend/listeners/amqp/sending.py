@@ -77,10 +77,14 @@ class SendingLink:
         self._finishing = True
         self._link.grant(0)
 
-    def delivered(self, event: Delivered) -> None:
-        """Take a transfer."""
+    def credit_changed(self) -> None:
+        """Let more transfers come, if there is little credit left."""
         if self._link.credit < CREDIT // 2 and not self._finishing:
             self._link.grant(CREDIT)
+
+    def delivered(self, event: Delivered) -> None:
+        """Take a transfer."""
+        self.credit_changed()
         if event.state is not None:
             self._collect(event, event.state)
             return
