@@ -1,13 +1,16 @@
 """What becomes of messages that were on their way to a client as its link ended."""
 
+import signal
+import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from bendybus.amqp import frames
-from bendybus.amqp.performatives import Attach, Detach, Open, Transfer
+from bendybus.amqp.performatives import Accepted, Attach, Detach, Disposition, Open, Transfer
 from bendybus.client import ServiceBusMessage
 from tests.integration.amqp import AmqpBus
 from tests.integration.processes import eventually
@@ -67,3 +70,21 @@ def test_what_the_client_had_no_window_for_is_free_after_a_hand_over(amqp_bus: A
 
         assert free(amqp_bus, queue) == [0] * 9
     assert raw.said(Transfer) == []
+
+
+def test_a_hand_over_takes_no_longer_than_what_is_under_way(amqp_bus: AmqpBus) -> None:
+    amqp_bus.front_end.end()
+    amqp_bus.start_front_end("--drain-s=20")
+    queue, raw = waiting(amqp_bus)
+    with raw, ThreadPoolExecutor() as pool:
+        raw.send(flow_of(0, 10, next_incoming_id=1, incoming_window=10))
+        eventually(lambda: raw.read() and len(raw.said(Transfer)) == 9)
+        amqp_bus.partitions[0].signal(signal.SIGSTOP)
+        raw.send(Disposition(True, 0, 9, True, Accepted()))
+        ending = pool.submit(amqp_bus.front_end.terminate)
+        time.sleep(1.5)
+        amqp_bus.partitions[0].signal(signal.SIGCONT)
+
+        assert ending.result() < 10
+        amqp_bus.start_front_end()
+        assert free(amqp_bus, queue) == []

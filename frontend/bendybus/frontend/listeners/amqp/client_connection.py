@@ -252,15 +252,13 @@ class ClientConnection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def send_answered(self) -> None:
-        """Take note that the core has answered a send."""
-        self.sends -= 1
-        self.reading.go_on()
-
-    def request_answered(self) -> None:
-        """Take note that a request to a management node was answered."""
-        self.requests -= 1
+    def answered(self, *, sends: int = 0, settlements: int = 0, requests: int = 0) -> None:
+        """Take note that requests of the client were answered."""
+        self.sends -= sends
+        self.settlements -= settlements
+        self.requests -= requests
         self._answered.set()
+        self.reading.go_on()
 
     def put_token(self, audience: str, token: str) -> None:
         """Take a token of the client. Raises Unauthenticated, InvalidArgument."""

@@ -99,7 +99,7 @@ class ManagementLink(RequestLink):
 
         def over(task: asyncio.Task[None]) -> None:
             self._under_way.discard(task)
-            connection.request_answered()
+            connection.answered(requests=1)
             if holder:
                 requests.give(holder, size)
 

@@ -243,7 +243,7 @@ class ReceivingLink:
         settled: bool,
         settling: Settling,
     ) -> None:
-        self._connection.settlements -= 1
+        self._connection.answered(settlements=1)
         if settled or not self._link.is_open:
             return
         failed = {index: error for indexes, error in settling.outcome.failures for index in indexes}

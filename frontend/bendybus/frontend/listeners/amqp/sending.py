@@ -161,7 +161,7 @@ class SendingLink:
 
     def _answered(self, units: list[_Unit], result: SendOutcome | BusError) -> None:
         connection = self._connection
-        connection.send_answered()
+        connection.answered(sends=1)
         if not self._link.is_open:
             return
         settle = self._link.session.settle
