@@ -87,8 +87,10 @@ class Guard(asyncio.Protocol):
         self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass it on."""
+        """Pass it on; everything is written."""
         self._handler.resume_writing()
+        if self.connection is not None:
+            self.connection.written()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Take note of the end."""
@@ -226,6 +228,9 @@ class WebSocketWire:
         self._connection = admit(self)
         if guard is not None:
             guard.connection = self._connection
+        if self._transport is not None:
+            # Whoever is behind is told when nothing waits any more, and not before it.
+            self._transport.set_write_buffer_limits(high=0)
         if self._connection is None:
             await self._socket.close()
             return

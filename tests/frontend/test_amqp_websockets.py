@@ -1,0 +1,94 @@
+"""WebSockets whose clients read slowly, of an AMQP listener in this process."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bendybus.amqp import frames, sections
+from bendybus.amqp.performatives import Begin, Open, SaslInit, Transfer
+from bendybus.amqp.sections import Message, Properties
+from bendybus.frontend.listeners.amqp.client_connection import CROWDED_BYTES, UNWRITTEN_MIN
+from tests.amqp.peers import framed
+from tests.frontend.amqp_listening import Listening
+from tests.integration.processes import eventually
+from tests.integration.raw_amqp import RECEIVER, SENDER, RawAmqp, attach_of, flow_of
+
+HANDSHAKE = (
+    b"GET /$servicebus/websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+    b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: AMQPWSB10\r\n\r\n"
+)
+
+
+@pytest.fixture
+def listening() -> Iterator[Listening]:
+    with Listening() as made:
+        yield made
+    assert made.failures == []
+
+
+def message_of(data: bytes) -> bytes:
+    """Return a message of a WebSocket, masked with zeros."""
+    return b"\x82\xfe" + len(data).to_bytes(2) + bytes(4) + data
+
+
+def requests(count: int, first: int) -> bytes:
+    """Return requests that are always answered."""
+    asked = Message(
+        properties=Properties(message_id="x" * 60),
+        application_properties={"operation": "put-token", "name": "amqp://x/"},
+        value="any",
+        has_value=True,
+    )
+    ids = range(first, first + count)
+    sent = [Transfer(0, each, each.to_bytes(4), 0, settled=True) for each in ids]
+    return b"".join([framed(each, sections.encode(asked)) for each in sent])
+
+
+def test_a_websocket_is_read_again_when_its_client_has_read_everything(
+    listening: Listening,
+) -> None:
+    def crowded() -> None:
+        # So much is left unread by others.
+        listening.listener.front_end.deliveries.unread_bytes += CROWDED_BYTES
+        for guard in listening.listener._websockets[0]._guards.values():
+            line = guard._transport.get_extra_info("socket")
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+
+    def reads(connection: Any) -> bool:
+        return listening.ask(lambda: not connection.reading.paused)
+
+    with RawAmqp(listening.http_address, receive_bytes=4_096) as raw:
+        raw.write(HANDSHAKE)
+        for data in (
+            frames.SASL_HEADER + framed(SaslInit("ANONYMOUS", b""), kind=frames.SASL),
+            frames.AMQP_HEADER + framed(Open("ws")),
+            framed(Begin(next_outgoing_id=0, incoming_window=9_999, outgoing_window=9_999)),
+            framed(attach_of("$cbs", SENDER, 0)) + framed(attach_of("$cbs", RECEIVER, 1)),
+            framed(flow_of(1, 9_999, incoming_window=9_999)),
+        ):
+            raw.write(message_of(data))
+        [connection] = eventually(listening.connections)
+        eventually(lambda: listening.ask(lambda: connection._engine.links == 2))
+        listening.ask(crowded)
+        sent = 0
+        received = connection.metrics.received._value
+
+        def read_or_paused() -> bool:
+            return listening.ask(lambda: received.get() == sent or connection.reading.paused)
+
+        while reads(connection):
+            # Little by little: what is written at a time is less than what is too much.
+            raw.write(message_of(requests(10, sent)))
+            sent += 10
+            eventually(read_or_paused)
+        assert listening.ask(connection._wire.unwritten) >= UNWRITTEN_MIN // 2
+
+        raw.socket.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            while raw.socket.recv(1 << 16):
+                pass
+        eventually(lambda: reads(connection), within_s=5)
