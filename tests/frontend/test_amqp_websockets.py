@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,9 +49,9 @@ def requests(count: int, first: int) -> bytes:
     return b"".join([framed(each, sections.encode(asked)) for each in sent])
 
 
-def test_a_websocket_is_read_again_when_its_client_has_read_everything(
-    listening: Listening,
-) -> None:
+def unread(listening: Listening) -> tuple[RawAmqp, Any]:
+    """Return a client that left so much unread that nothing is read of it, and its connection."""
+
     def crowded() -> None:
         # So much is left unread by others.
         listening.listener.front_end.deliveries.unread_bytes += CROWDED_BYTES
@@ -58,37 +59,55 @@ def test_a_websocket_is_read_again_when_its_client_has_read_everything(
             line = guard._transport.get_extra_info("socket")
             line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
 
-    def reads(connection: Any) -> bool:
-        return listening.ask(lambda: not connection.reading.paused)
+    raw = RawAmqp(listening.http_address, receive_bytes=4_096)
+    raw.write(HANDSHAKE)
+    for data in (
+        frames.SASL_HEADER + framed(SaslInit("ANONYMOUS", b""), kind=frames.SASL),
+        frames.AMQP_HEADER + framed(Open("ws")),
+        framed(Begin(next_outgoing_id=0, incoming_window=9_999, outgoing_window=9_999)),
+        framed(attach_of("$cbs", SENDER, 0)) + framed(attach_of("$cbs", RECEIVER, 1)),
+        framed(flow_of(1, 9_999, incoming_window=9_999)),
+    ):
+        raw.write(message_of(data))
+    [connection] = eventually(listening.connections)
+    eventually(lambda: listening.ask(lambda: connection._engine.links == 2))
+    listening.ask(crowded)
+    sent = 0
+    received = connection.metrics.received._value
 
-    with RawAmqp(listening.http_address, receive_bytes=4_096) as raw:
-        raw.write(HANDSHAKE)
-        for data in (
-            frames.SASL_HEADER + framed(SaslInit("ANONYMOUS", b""), kind=frames.SASL),
-            frames.AMQP_HEADER + framed(Open("ws")),
-            framed(Begin(next_outgoing_id=0, incoming_window=9_999, outgoing_window=9_999)),
-            framed(attach_of("$cbs", SENDER, 0)) + framed(attach_of("$cbs", RECEIVER, 1)),
-            framed(flow_of(1, 9_999, incoming_window=9_999)),
-        ):
-            raw.write(message_of(data))
-        [connection] = eventually(listening.connections)
-        eventually(lambda: listening.ask(lambda: connection._engine.links == 2))
-        listening.ask(crowded)
-        sent = 0
-        received = connection.metrics.received._value
+    def read_or_paused() -> bool:
+        return listening.ask(lambda: received.get() == sent or connection.reading.paused)
 
-        def read_or_paused() -> bool:
-            return listening.ask(lambda: received.get() == sent or connection.reading.paused)
+    while not listening.ask(lambda: connection.reading.paused):
+        # Little by little: what is written at a time is less than what is too much.
+        raw.write(message_of(requests(10, sent)))
+        sent += 10
+        eventually(read_or_paused)
+    assert listening.ask(connection._wire.unwritten) >= UNWRITTEN_MIN // 2
+    return raw, connection
 
-        while reads(connection):
-            # Little by little: what is written at a time is less than what is too much.
-            raw.write(message_of(requests(10, sent)))
-            sent += 10
-            eventually(read_or_paused)
-        assert listening.ask(connection._wire.unwritten) >= UNWRITTEN_MIN // 2
 
+def test_a_websocket_is_read_again_when_its_client_has_read_everything(
+    listening: Listening,
+) -> None:
+    raw, connection = unread(listening)
+    with raw:
         raw.socket.settimeout(0.2)
         with contextlib.suppress(TimeoutError):
             while raw.socket.recv(1 << 16):
                 pass
-        eventually(lambda: reads(connection), within_s=5)
+
+        eventually(lambda: listening.ask(lambda: not connection.reading.paused), within_s=5)
+
+
+def test_a_websocket_that_breaks_while_nothing_is_read_of_it_leaves_nothing(
+    listening: Listening,
+) -> None:
+    raw, _ = unread(listening)
+    reset = struct.pack("ii", 1, 0)
+    raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+    raw.socket.close()
+
+    eventually(lambda: not listening.connections(), within_s=5)
+    unread_bytes = listening.ask(lambda: listening.listener.front_end.deliveries.unread_bytes)
+    assert unread_bytes == CROWDED_BYTES

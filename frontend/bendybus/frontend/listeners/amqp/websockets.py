@@ -47,8 +47,9 @@ class Guard(asyncio.Protocol):
         self._size_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        # Set once the WebSocket carries AMQP.
+        # Set once the WebSocket carries AMQP; `lost` is called when its line is gone.
         self.connection: ClientConnection | None = None
+        self.lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request."""
@@ -98,6 +99,8 @@ class Guard(asyncio.Protocol):
             self._timer.cancel()
         self._server.forget(self._handler)
         self._handler.connection_lost(exc)
+        if self.lost is not None:
+            self.lost()
 
 
 def application(server: "WebSocketServer", healthy: Callable[[], bool]) -> web.Application:
@@ -221,13 +224,13 @@ class WebSocketWire:
         self._wake = asyncio.Event()
         self._reads = asyncio.Event()
         self._reads.set()
-        self._closing = False
+        self._closing = self._lost = False
 
     async def serve(self, admit: Admit, guard: Guard | None) -> None:
         """Carry a connection until either side ends it."""
         self._connection = admit(self)
         if guard is not None:
-            guard.connection = self._connection
+            guard.connection, guard.lost = self._connection, self.lost
         if self._transport is not None:
             # Whoever is behind is told when nothing waits any more, and not before it.
             self._transport.set_write_buffer_limits(high=0)
@@ -244,11 +247,19 @@ class WebSocketWire:
     async def _read(self, connection: ClientConnection) -> None:
         while not self._socket.closed:
             await self._reads.wait()
+            if self._lost and connection.reading.paused:
+                # What it still sent would wait for a line that is gone.
+                return
             message = await self._socket.receive()
             if message.type is not WSMsgType.BINARY:
                 # Closed, or a text message, which the binding does not allow.
                 return
             connection.received(message.data)
+
+    def lost(self) -> None:
+        """Take note that the line is gone, also while nothing is read of it."""
+        self._lost = True
+        self._reads.set()
 
     async def _write(self) -> None:
         while True:
@@ -282,8 +293,9 @@ class WebSocketWire:
         return self._waiting_bytes + sent
 
     def pause_reading(self) -> None:
-        """Read nothing more until `resume_reading`."""
-        self._reads.clear()
+        """Read nothing more until `resume_reading`, or the line is gone."""
+        if not self._lost:
+            self._reads.clear()
 
     def resume_reading(self) -> None:
         """Read again."""
