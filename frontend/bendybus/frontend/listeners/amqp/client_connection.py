@@ -102,6 +102,7 @@ class ClientConnection:
         self._wire = wire
         self.front_end = listener.front_end
         self.repeated_sends = listener.repeated_sends
+        self.repeated_settles = listener.repeated_settles
         self.metrics = listener.metrics
         self.authenticator = listener.authenticator
         self.expect = listener.expect

@@ -16,6 +16,7 @@ from bendybus.amqp.connection import ConnectionSettings
 from bendybus.domain import limits
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.repeated_sends import RepeatedSends
+from bendybus.frontend.core.repeated_settles import RepeatedSettles
 from bendybus.frontend.listeners.amqp.client_connection import (
     PLAIN,
     ClientConnection,
@@ -66,6 +67,7 @@ class AmqpListener:
         self.front_end = front_end
         self.authenticator = authenticator
         self.repeated_sends = RepeatedSends(front_end.sends)
+        self.repeated_settles = RepeatedSettles(front_end.settles)
         self.clock = time.time
         self.new_id = message_ids()
         self.times = times or Times()

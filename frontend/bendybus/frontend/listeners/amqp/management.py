@@ -7,6 +7,7 @@ row of `OPERATIONS`; it takes a request's map and returns the map of the reply, 
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -78,6 +79,8 @@ class ManagementLink(RequestLink):
     def __init__(self, connection: "ClientConnection", link: IncomingLink, path: str) -> None:
         super().__init__(connection, link, path)
         self._under_way: set[asyncio.Task[None]] = set()
+        # Repeats of settlements are recognised by it.
+        self.settler_id = os.urandom(limits.SETTLER_ID_BYTES_MAX)
         # The last page of a listing of sessions: its time, how many were listed so far, page token.
         self.listing: tuple[int, int, bytes] | None = None
 
@@ -255,7 +258,8 @@ async def _settle(link: ManagementLink, request: SettleRequest) -> int:
     front_end = link.connection.front_end
     name, _ = request_values.entity_and_sub_queue(link.path)
     request.entity_uid = front_end.directory.find(name).uid
-    outcome = await front_end.settles.settle(request)
+    request.settler_id = link.settler_id
+    outcome = await link.connection.repeated_settles.settle(request)
     for _, error in outcome.failures:
         raise error
     return outcome.locked_until_ms

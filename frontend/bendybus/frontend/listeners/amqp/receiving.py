@@ -4,6 +4,7 @@ flow ──► credit of the core ──► delivery ──► transfer
 disposition ──► settlement ──► disposition with the same outcome, settled
 """
 
+import os
 import uuid
 from collections.abc import Sequence
 from functools import partial
@@ -19,12 +20,12 @@ from bendybus.amqp.performatives import (
     Released,
     TransactionalState,
 )
-from bendybus.domain import bounds, lock_token
+from bendybus.domain import bounds, limits, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns, transact
 from bendybus.frontend.core.receiver import Delivery, Receiver
-from bendybus.frontend.core.settle import SettleRequest, Settling
+from bendybus.frontend.core.settle import SettleOutcome, SettleRequest, Settling
 from bendybus.frontend.core.transact import Operation
 from bendybus.frontend.listeners.amqp import (
     conditions,
@@ -55,6 +56,8 @@ class ReceivingLink:
         self._granted = 0
         self._taking_back = False
         self._finishing = False
+        # Repeats of settlements are recognised by it.
+        self._settler_id = os.urandom(limits.SETTLER_ID_BYTES_MAX)
         self._settled = link.attach.snd_settle_mode == SND_SETTLED
 
     @property
@@ -164,7 +167,8 @@ class ReceivingLink:
             request.entity_uid = receiver.entity.uid
             request.session_token = receiver.shared.session_token
             answer = partial(self._answer, deliveries, state, settled)
-            self._connection.front_end.settles.start(request, answer)
+            request.settler_id = self._settler_id
+            self._connection.repeated_settles.start(request, answer)
         except BusError as error:
             self._connection.settlements -= 1
             if not settled:
@@ -241,12 +245,12 @@ class ReceivingLink:
         deliveries: Sequence[OutgoingDelivery],
         state: Any,
         settled: bool,
-        settling: Settling,
+        outcome: SettleOutcome,
     ) -> None:
         self._connection.answered(settlements=1)
         if settled or not self._link.is_open:
             return
-        failed = {index: error for indexes, error in settling.outcome.failures for index in indexes}
+        failed = {index: error for indexes, error in outcome.failures for index in indexes}
         echoed = _echo(state)
         for index, each in enumerate(deliveries):
             error = failed.get(index)

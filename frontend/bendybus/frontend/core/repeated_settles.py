@@ -1,0 +1,120 @@
+"""Settlements of clients that cannot repeat them: the front end does, as long as there is time.
+
+Lock tokens whose outcome is unknown are settled again by the same settler, until their partition
+says what became of them. So that a client only hears that a lock is lost if it is.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from bendybus.domain import lock_token
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.errors import BusError, OutcomeUnknown, PartitionUnavailable, ServerBusy
+from bendybus.frontend.core.settle import SettleDispatcher, SettleOutcome, SettleRequest, Settling
+
+# Before the first repeat, and at most.
+PAUSE_S: Final = 0.1
+PAUSE_S_MAX: Final = 2.0
+# From the beginning of the first try to that of the last repeat.
+REPEAT_S: Final = 30.0
+# Of a repeat, these say nothing of the try before.
+_NOTHING_NEW: Final = (OutcomeUnknown, PartitionUnavailable, ServerBusy)
+
+Answer = Callable[[SettleOutcome], None]
+
+
+class RepeatedSettles:
+    """Settlements through a dispatcher, repeated while their outcome is unknown."""
+
+    def __init__(self, settles: SettleDispatcher) -> None:
+        self._settles = settles
+
+    def start(self, request: SettleRequest, answer: Answer) -> None:
+        """Begin a settlement that names its settler; `answer` is called once, perhaps at once.
+
+        Raises InvalidArgument.
+        """
+        began_s = asyncio.get_running_loop().time()
+        self._settles.start(request, partial(self._answered, request, answer, began_s))
+
+    async def settle(self, request: SettleRequest) -> SettleOutcome:
+        """Return the outcome of a settlement. Raises InvalidArgument."""
+        future: asyncio.Future[SettleOutcome] = asyncio.get_running_loop().create_future()
+
+        def answer(outcome: SettleOutcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self.start(request, answer)
+        return await future
+
+    def _answered(
+        self, request: SettleRequest, answer: Answer, began_s: float, settling: Settling
+    ) -> None:
+        outcome = settling.outcome
+        # Renewals are repeated by who needs them: what counts is when they begin.
+        if outcome.failures and request.disposition is not Disposition.RENEW_LOCK:
+            repeats = _Repeats(self._settles, request, answer, began_s, outcome)
+            if repeats.wanted(OutcomeUnknown):
+                repeats.later()
+                return
+        answer(outcome)
+
+
+class _Repeats:
+    """A settlement with tokens whose outcome is unknown."""
+
+    def __init__(
+        self,
+        settles: SettleDispatcher,
+        request: SettleRequest,
+        answer: Answer,
+        began_s: float,
+        outcome: SettleOutcome,
+    ) -> None:
+        self._settles = settles
+        self._request = request
+        self._answer = answer
+        self._loop = asyncio.get_running_loop()
+        self._until_s = began_s + REPEAT_S
+        self._pause_s = PAUSE_S
+        self._outcome = outcome
+        # By token of the first request, why it is not settled.
+        self._failed: dict[int, BusError] = {
+            index: error for indexes, error in outcome.failures for index in indexes
+        }
+        # The tokens that the try under way is for.
+        self._unknown: list[int] = []
+
+    def wanted(self, *unknown: type[BusError]) -> bool:
+        """Whether there are such failures, and time for a repeat."""
+        self._unknown = [i for i, error in self._failed.items() if isinstance(error, unknown)]
+        return bool(self._unknown) and self._loop.time() + self._pause_s < self._until_s
+
+    def later(self) -> None:
+        """Repeat after a pause."""
+        self._loop.call_later(self._pause_s, self._repeat)
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+
+    def _repeat(self) -> None:
+        size, tokens = lock_token.TOKEN_BYTES, self._request.lock_tokens
+        picked = b"".join([tokens[i * size : i * size + size] for i in self._unknown])
+        request = replace(self._request, lock_tokens=picked, repeat=True)
+        self._settles.start(request, self._answered)
+
+    def _answered(self, settling: Settling) -> None:
+        failed = {i: error for indexes, error in settling.outcome.failures for i in indexes}
+        for index, token in enumerate(self._unknown):
+            error = failed.get(index)
+            if error is None:
+                del self._failed[token]
+            elif not isinstance(error, _NOTHING_NEW):
+                self._failed[token] = error
+        if self.wanted(OutcomeUnknown):
+            self.later()
+            return
+        self._outcome.failures = [([index], error) for index, error in self._failed.items()]
+        self._answer(self._outcome)
