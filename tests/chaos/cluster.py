@@ -1,4 +1,4 @@
-"""The bus under test: partitions, two front ends, and a line before each of them."""
+"""The bus under test: partitions, two front ends, and lines before each of them."""
 
 import signal
 from pathlib import Path
@@ -22,13 +22,18 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         self.lines = Lines()
         self._listen = {name: f"{HOST}:{free_port()}" for name in self.names()}
-        # Where front ends speak AMQP; their clients reach them without a line between.
+        # Where front ends speak AMQP.
         self._amqp = [f"{HOST}:{free_port()}" for _ in range(FRONT_ENDS)]
         self.processes: dict[str, Process] = {}
         self.line: dict[str, Line] = {}
+        # By front end.
+        self.amqp_line: dict[str, Line] = {}
         try:
             for name in self.names():
                 self.line[name] = self.lines.add(name, self._listen[name])
+            for index, address in enumerate(self._amqp):
+                name = f"front-end-{index}"
+                self.amqp_line[name] = self.lines.add(f"{name}, AMQP", address)
             self.start_all()
         except BaseException:
             self.end()
@@ -105,8 +110,13 @@ class Cluster:
         return self.connection_string_of(self.front_end_address(front_end))
 
     def amqp_connection_string(self, front_end: int) -> str:
-        """Return what the official SDKs need."""
-        return self.connection_string_of(self._amqp[front_end])
+        """Return what the official SDKs need; they go through a line, too."""
+        return self.connection_string_of(self.amqp_line[f"front-end-{front_end}"].address)
+
+    def lines_to(self, name: str) -> list[Line]:
+        """Return the lines before a process."""
+        amqp = [self.amqp_line[name]] if name in self.amqp_line else []
+        return [self.line[name], *amqp]
 
     @staticmethod
     def connection_string_of(address: str) -> str:

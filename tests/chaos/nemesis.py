@@ -78,19 +78,32 @@ class Nemesis:
     def _one(self, fault: str, name: str) -> Callable[[], None]:
         """Break one process or its line; return what mends it."""
         cluster = self._cluster
+        lines = cluster.lines_to(name)
+
+        def mend() -> None:
+            for line in lines:
+                line.mend()
+
+        def reset() -> None:
+            for line in lines:
+                line.reset()
+
         match fault:
             case "stop":
                 cluster.stop(name)
                 return lambda: cluster.go_on(name)
             case "cut":
-                cluster.line[name].cut()
-                return cluster.line[name].mend
+                for line in lines:
+                    line.cut()
+                return mend
             case "hold":
-                cluster.line[name].hold()
-                return cluster.line[name].mend
+                for line in lines:
+                    line.hold()
+                return mend
             case "lose-answers":
-                cluster.line[name].swallow()
-                return cluster.line[name].reset
+                for line in lines:
+                    line.swallow()
+                return reset
             case "restart":
                 cluster.ended_in_order(name)
             case _:
