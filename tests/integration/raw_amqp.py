@@ -218,9 +218,11 @@ class RawAmqp:
         assert isinstance(reply, dict)
         return int(reply["status-code"])
 
-    def manage(self, path: str, operation: str, body: Any) -> tuple[int, str, Any]:
+    def manage(
+        self, path: str, operation: str, body: Any, **properties: Any
+    ) -> tuple[int, str, Any]:
         """Ask $management of an entity; return status, condition and body of the reply."""
-        name = {"operation": f"com.microsoft:{operation}"}
+        name = {"operation": f"com.microsoft:{operation}", **properties}
         reply = self.request(f"{path}/$management", name, body)
         found = reply.application_properties
         assert isinstance(found, dict)

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import random
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any, Final
@@ -206,6 +207,44 @@ def test_a_session_filter_may_be_a_described_value(guarded: Guarded, descriptor:
         assert answer.source.value[7] == {name: asked}
         held = {"session-id": asked.value}
         assert peer.manage("sessions", "get-session-state", held)[0] == 200
+
+
+def test_a_request_may_name_the_link_of_its_session_instead(guarded: Guarded) -> None:
+    name, wanted = Symbol("com.microsoft:session-filter"), "a session by its link"
+    body = {"receiver-settle-mode": 1, "sequence-numbers": Array(values.LONG, [1])}
+    with guarded.raw().plain(ROOT_POLICY, ROOT_KEY) as peer:
+        peer.send(attach_of("sessions", RECEIVER, 50, name="mine", filter={name: wanted}))
+        peer.wait(Attach, lambda each: each.name == "mine")
+
+        def asked(link: str) -> str:
+            operation, properties = "receive-by-sequence-number", {"associated-link-name": link}
+            return peer.manage("sessions", operation, body, **properties)[1]
+
+        # As the SDK for Go receives deferred messages of a session.
+        assert asked("mine") == "com.microsoft:message-not-found"
+        assert asked("other") == "amqp:not-allowed"
+
+
+def test_a_session_that_was_accepted_again_is_its_new_links(guarded: Guarded) -> None:
+    name, body = Symbol("com.microsoft:session-filter"), {"session-id": "a"}
+    with guarded.administration() as administration:
+        administration.create_queue("short", requires_session=True, lock_duration="PT5S")
+    with guarded.raw().plain(ROOT_POLICY, ROOT_KEY) as peer:
+
+        def accept(link: str, handle: int) -> None:
+            peer.send(attach_of("short", RECEIVER, handle, name=link, filter={name: "a"}))
+            peer.wait(Attach, lambda each: each.name == link)
+
+        def renewed(**properties: Any) -> int:
+            return peer.manage("short", "renew-session-lock", body, **properties)[0]
+
+        accept("old", 50)
+        time.sleep(5.3)
+        accept("new", 51)
+
+        assert renewed() == 200
+        assert renewed(**{"associated-link-name": "new"}) == 200
+        assert renewed(**{"associated-link-name": "old"}) == 410
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x00", b"\x00Su\xa0\xff", b"\xff" * 9])

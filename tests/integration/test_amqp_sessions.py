@@ -104,6 +104,15 @@ def test_state_is_kept_and_the_lock_renewed(sdk: SdkClient, queue: str) -> None:
         assert receiver.session.get_state() is None
 
 
+def test_an_empty_state_is_none(sdk: SdkClient, queue: str) -> None:
+    # As the SDK for Go clears it, which has no other way.
+    with sdk.get_queue_receiver(queue, session_id="a") as receiver:
+        receiver.session.set_state(b"kept")
+        receiver.session.set_state(b"")
+
+        assert receiver.session.get_state() is None
+
+
 def test_a_receiver_may_wait_as_long_as_the_lock_lasts(amqp_bus: AmqpBus, sdk: SdkClient) -> None:
     with amqp_bus.administration() as administration:
         administration.create_queue("short", requires_session=True, lock_duration="PT5S")

@@ -22,6 +22,7 @@ from bendybus.amqp.performatives import Error
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core.call_ledger import Holder
+from bendybus.frontend.core.sessions import LockedSession
 from bendybus.frontend.listeners.amqp import attach, conditions
 from bendybus.frontend.listeners.amqp.claims import Claims
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
@@ -272,18 +273,26 @@ class ClientConnection:
         """The holder of what ledgers count for this connection."""
         return Holder(self.client, self.policy)
 
-    def session_token(self, path: str, session_id: str) -> bytes | None:
-        """Return the token of a session that a link of this connection holds, or None."""
+    def session_token(self, path: str, session_id: str | None, link_name: str) -> bytes | None:
+        """Return the token of a session that a link of this connection holds, or None.
+
+        It is the session of the link with a name. If there is no such link, the one with an id:
+        of several links, of which all but one have lost it, that which locked it last.
+        """
+        found: list[LockedSession] = []
         for link in self.links():
             held = link.context
             if (
                 isinstance(held, SessionReceivingLink)
                 and held.session is not None
-                and held.session.session_id == session_id
+                and session_id in (None, held.session.session_id)
                 and held.path.lower() == path.lower()
             ):
-                return held.session.token
-        return None
+                if link.name == link_name:
+                    return held.session.token
+                if session_id is not None:
+                    found.append(held.session)
+        return max(found, key=lambda each: each.locked_until_ms).token if found else None
 
     def recheck(self) -> None:
         """Detach the links whose tokens are no longer valid."""

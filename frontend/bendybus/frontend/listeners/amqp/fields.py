@@ -12,8 +12,10 @@ _T = TypeVar("_T")
 class Fields:
     """The fields of a request. Raises InvalidArgument that names the field."""
 
-    def __init__(self, body: Mapping[Any, Any]) -> None:
+    def __init__(self, body: Mapping[Any, Any], link_name: str = "") -> None:
         self._body = body
+        # The receiver's link on whose behalf a client asks.
+        self.link_name = link_name
 
     def optional(self, name: str, kind: type[_T]) -> _T | None:
         """Return a field; None: it is not there."""

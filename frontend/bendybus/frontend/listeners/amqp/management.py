@@ -163,12 +163,14 @@ class ManagementLink(RequestLink):
         body = request.value
         if not isinstance(body, dict):
             raise errors.InvalidArgument("body", "must be a map.")
+        link_name = properties.get("associated-link-name")
+        fields = Fields(body, link_name if isinstance(link_name, str) else "")
         if state is not None:
             if row.collected is None:
                 raise errors.InvalidOperation(f"{name} cannot be part of a transaction.")
             coordinators = self.connection.coordinators
             try:
-                operation, reply = row.collected(self, Fields(body))
+                operation, reply = row.collected(self, fields)
                 coordinator.collect(coordinators, state, operation)
             except BusError as error:
                 coordinator.spoil(coordinators, state, error)
@@ -178,7 +180,7 @@ class ManagementLink(RequestLink):
         limit_ms = timeout_ms if isinstance(timeout_ms, int) and timeout_ms > 0 else TIMEOUT_MS
         try:
             async with asyncio.timeout(limit_ms / 1_000):
-                return await row.perform(self, Fields(body))
+                return await row.perform(self, fields)
         except TimeoutError:
             raise errors.OutcomeUnknown(f"{name}: not done within {limit_ms} ms.") from None
 
@@ -198,14 +200,15 @@ class ManagementLink(RequestLink):
         )
 
     def token_of(self, fields: Fields) -> bytes:
-        """Return the token of the session that a request names, b"" if it names none.
+        """Return the token of the session that a request names, by its id or by the link that holds
+        it: the SDK for Go names only the link. b"" if it names none.
 
         Raises SessionLockLost unless a link of this connection holds the session.
         """
         session_id = fields.optional("session-id", str)
+        found = self.connection.session_token(self.path, session_id, fields.link_name)
         if session_id is None:
-            return b""
-        found = self.connection.session_token(self.path, session_id)
+            return found or b""
         if found is None:
             raise errors.SessionLockLost(
                 f"{self.path!r}: no link of this connection holds session {session_id!r}."
@@ -368,7 +371,9 @@ async def _get_state(link: ManagementLink, fields: Fields) -> Reply:
 async def _set_state(link: ManagementLink, fields: Fields) -> Reply:
     fields.required("session-id", str)
     sessions, name = link.connection.front_end.sessions, request_values.entity(link.path)
-    await sessions.keep(name, link.token_of(fields), fields.optional("session-state", bytes))
+    # Empty is none, as on the service: the SDK for Go clears it so.
+    state = fields.optional("session-state", bytes) or None
+    await sessions.keep(name, link.token_of(fields), state)
     return {}
 
 
