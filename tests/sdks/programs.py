@@ -24,7 +24,7 @@ class Program:
     """A program of one SDK. `ca_variable`: the variable that names the file of its authority."""
 
     sdk: str
-    needs: str
+    needs: Sequence[str]
     build: Sequence[str]
     run: Sequence[str]
     ca_variable: str
@@ -36,7 +36,8 @@ class Program:
 
     def built(self) -> None:
         """Build it. Raises AssertionError with what the build printed."""
-        assert shutil.which(self.needs), f"{self.needs} is needed, see CONTRIBUTING.md"
+        missing = [each for each in self.needs if shutil.which(each) is None]
+        assert not missing, f"{self.sdk}: {', '.join(missing)} not installed, see CONTRIBUTING.md"
         done = subprocess.run(
             self.build, cwd=self.folder, capture_output=True, text=True, timeout=BUILD_S
         )
@@ -89,9 +90,16 @@ def _settle(results: Mapping[str, Future[None]], line: str) -> None:
 PROGRAMS: Final = (
     Program(
         "javascript",
-        "npm",
+        ["node", "npm"],
         ["npm", "ci", "--no-audit", "--no-fund"],
         ["node", "operations.mjs"],
         "NODE_EXTRA_CA_CERTS",
+    ),
+    Program(
+        "go",
+        ["go"],
+        ["go", "build", "-trimpath", "-buildvcs=false", "-o", "build/operations", "."],
+        ["./build/operations"],
+        "SSL_CERT_FILE",
     ),
 )
