@@ -1,5 +1,7 @@
 """The line by which a server reports whether it serves."""
 
+import asyncio
+import errno
 import socket
 from pathlib import Path
 
@@ -37,6 +39,17 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
         with pytest.raises(CannotListen, match=listen):
             serving.open_port(server, listen, None, demand_client_certificate=False)
+
+
+async def test_a_port_that_is_taken_is_named_from_inside_a_task_group() -> None:
+    async def serve(stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(stop.wait(), name="beside")
+            with readiness.listening("127.0.0.1:5672"):
+                raise OSError(errno.EADDRINUSE, "error while attempting to bind on address")
+
+    with pytest.raises(CannotListen, match=r"at 127\.0\.0\.1:5672: Address already in use"):
+        await serving.run_until_signal(serve)
 
 
 @pytest.mark.requirement("R388")

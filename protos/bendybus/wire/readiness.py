@@ -8,7 +8,9 @@ the sentence is on standard error too.
 """
 
 import contextlib
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +62,10 @@ def listening(address: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CannotListen(f"cannot listen at {address}: {error.strerror or error}") from error
+        # asyncio's own words for it repeat the address.
+        number = error.errno or 0
+        why = os.strerror(number) if number in errno.errorcode else error.strerror or error
+        raise CannotListen(f"cannot listen at {address}: {why}") from error
     except RuntimeError as error:
         # gRPC says no more than that it failed.
         raise CannotListen(

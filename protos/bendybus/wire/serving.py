@@ -338,7 +338,13 @@ async def run_until_signal(main: Callable[[asyncio.Event], Awaitable[None]]) -> 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await main(stop)
+    try:
+        await main(stop)
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        # A task group also wraps what its own body raises, such as CannotListen.
+        raise group.exceptions[0] from group
 
 
 def peer_channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
