@@ -2,8 +2,9 @@
 
 Takes the real servers' options, prints their ready line, ends when its stdin or SIGTERM says so.
 Behaviours for tests, by files in --data's folder: `fail` (die before serving), `die` (die soon
-after serving), `stubborn` (ignore SIGTERM), `taken-ROLE` (its port is taken so many times), `away`
-(the partition in it does not serve, and the log says why).
+after serving), `stubborn` (ignore SIGTERM), `taken-ROLE` (its port is taken so many times),
+`taken-amqp` (so many times it waits until the AMQP port is taken), `away` (the partition in it does
+not serve, and the log says why).
 """
 
 import argparse
@@ -40,6 +41,8 @@ def main() -> int:
     parser.add_argument("role", choices=("partition-server", "frontend"))
     parser.add_argument("--behaviour", type=Path, default=Path("/nonexistent"))
     parser.add_argument("--listen", required=True)
+    parser.add_argument("--amqp-listen", default="")
+    parser.add_argument("--health-listen", default="")
     parser.add_argument("--partitions", default="")
     parser.add_argument("--exit-with-parent", action="store_true")
     options, _ = parser.parse_known_args()
@@ -48,6 +51,11 @@ def main() -> int:
         return readiness.print_failure(RuntimeError("the file belongs to another bus"))
     with (options.behaviour / "asked").open("a", encoding="utf-8") as asked:
         asked.write(f"{options.role} {options.listen}\n")
+        for name, address in (("amqp", options.amqp_listen), ("health", options.health_listen)):
+            asked.write(f"{name} {address}\n" * bool(address))
+    if options.amqp_listen and _is_taken(options.behaviour / "taken-amqp"):
+        _wait_until_bound(options.amqp_listen)
+        return readiness.print_failure(CannotListen(f"cannot listen at {options.amqp_listen}"))
     if _is_taken(options.behaviour / f"taken-{options.role}"):
         return readiness.print_failure(CannotListen(f"cannot listen at {options.listen}: taken"))
     if (options.behaviour / "stubborn").exists():
@@ -79,6 +87,15 @@ def main() -> int:
         time.sleep(0.02)
     assert keep
     return 0
+
+
+def _wait_until_bound(listen: str) -> None:
+    host, _, port = listen.rpartition(":")
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex((host, int(port))) == 0:
+                return
+        time.sleep(0.02)
 
 
 def _listen(listen: str) -> tuple[socket.socket, str]:

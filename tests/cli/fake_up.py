@@ -1,4 +1,4 @@
-"""`python -m tests.cli.fake_up DATA MANIFEST [--json] [--port N]`: `up` with fake servers."""
+"""`python -m tests.cli.fake_up DATA MANIFEST PORT [--json] [--three] [--amqp-port N]`: a fake."""
 
 import os
 import sys
@@ -19,6 +19,10 @@ def programs(behaviour: Path) -> Programs:
     return Programs(fake("partition-server"), fake("frontend"))
 
 
+def _number(flags: list[str], name: str) -> int | None:
+    return int(flags[flags.index(name) + 1]) if name in flags else None
+
+
 def main() -> int:
     data, manifest, port, *flags = sys.argv[1:]
     return command.guarded(
@@ -27,6 +31,7 @@ def main() -> int:
             Choice("", None, dict(os.environ)),
             data=Path(data),
             port=int(port),
+            amqp_port=_number(flags, "--amqp-port"),
             sizes=process_commands.Sizes(2, 3 if "--three" in flags else 1),
             output=Output.JSON if "--json" in flags else Output.TABLE,
             programs=programs(Path(data)),

@@ -123,7 +123,7 @@ def run_up(
     with data_directory.held(directory):
         # Behind the folder's lock: the bus that runs on it is a better reason than its port.
         supervisor.check_ports(port, sizes.front_ends)
-        supervisor.check_ports(amqp_port or 0, sizes.front_ends, option="--amqp-port")
+        supervisor.check_amqp_ports(amqp_port or 0, port, sizes.front_ends)
         identity = data_directory.identify(directory, namespace)
         settings = supervisor.Settings(
             directory,

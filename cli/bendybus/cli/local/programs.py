@@ -8,6 +8,7 @@ connection between the moment it is chosen and the moment a server listens, and 
 server restarts at the same address. Chosen ports lie below that range, and none is chosen twice.
 """
 
+import errno
 import random
 import socket
 import sys
@@ -101,14 +102,19 @@ def deal_partitions(partition_count: int, process_count: int) -> list[tuple[int,
 
 def is_free_port(port: int) -> bool:
     """Whether a server can listen at a port now."""
+    return not why_not(port)
+
+
+def why_not(port: int) -> int:
+    """Return the error number for which no server can listen at a port now; 0: one can."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As servers do: a connection that is just closing does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error.errno or errno.EADDRINUSE
+    return 0
 
 
 def free_port() -> int:
@@ -123,6 +129,11 @@ def free_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+def reserve(first: int, count: int) -> None:
+    """Take note that `count` ports from `first` on are not to be chosen."""
+    _chosen.update(range(first, first + count))
 
 
 def port_near(port: int, offset: int) -> int:

@@ -6,6 +6,7 @@ Each child has one task; a child that never comes to serve stops everything with
 """
 
 import asyncio
+import errno
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -25,6 +26,8 @@ _LOG_CHECK_S: Final = 10.0
 _KILLED_S: Final = 5.0
 # As many processes as any machine has a use for.
 FRONT_ENDS_MAX: Final = 16
+_AMQP_OPTION: Final = "--amqp-port"
+_WHY_NOT: Final = {errno.EACCES: "is only for programs with more privileges"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,8 @@ class Supervisor:
             partition: child.address for child in self._children for partition in child.partitions
         }
         count = self._settings.front_ends
+        for first in filter(None, (self._settings.port, self._settings.amqp_port)):
+            programs.reserve(first, count)
         for number in range(count):
             name = FRONTEND if count == 1 else f"{FRONTEND}-{number}"
             self._add(
@@ -240,14 +245,17 @@ class Supervisor:
         return Start(listen, command, _metrics_url(metrics_port))
 
     def _amqp_address(self, number: int) -> str:
-        """Return where a front end speaks AMQP; the same each time that it starts."""
-        if number not in self._amqp:
-            wanted = self._settings.amqp_port
-            if wanted is None:
-                port = programs.port_near(endpoint.AMQP_PORT, number)
-            else:
-                port = wanted + number if wanted else programs.free_port()
-            self._amqp[number] = f"{programs.HOST}:{port}"
+        """Return where a front end speaks AMQP; another address if the last one is taken."""
+        wanted, last = self._settings.amqp_port, self._amqp.get(number)
+        if wanted:
+            port = wanted + number
+        elif last and programs.is_free_port(int(last.rpartition(":")[2])):
+            return last
+        elif wanted is None:
+            port = programs.port_near(endpoint.AMQP_PORT, number)
+        else:
+            port = programs.free_port()
+        self._amqp[number] = f"{programs.HOST}:{port}"
         return self._amqp[number]
 
     def _add(self, child: Child) -> None:
@@ -338,5 +346,18 @@ def check_ports(port: int, front_ends: int = 1, *, option: str = "--port") -> No
             f"{programs.PORT_MAX} is the last. Choose a lower one."
         )
     for each in range(port, port + front_ends) if port else ():
-        if not programs.is_free_port(each):
-            raise CliError(f"Port {each} is taken. Choose another with {option} (0: any free one).")
+        if error := programs.why_not(each):
+            raise CliError(
+                f"Port {each} {_WHY_NOT.get(error, 'is taken')}. "
+                f"Choose another with {option} (0: any free one)."
+            )
+
+
+def check_amqp_ports(amqp_port: int, port: int, front_ends: int) -> None:
+    """Raise UsageError or CliError unless the front ends can speak AMQP there, beside `port`."""
+    check_ports(amqp_port, front_ends, option=_AMQP_OPTION)
+    if port and amqp_port and abs(amqp_port - port) < front_ends:
+        raise UsageError(
+            f"{_AMQP_OPTION}: port {max(amqp_port, port)} is needed for --port. "
+            f"Choose another (0: any free one)."
+        )
