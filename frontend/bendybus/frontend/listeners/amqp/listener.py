@@ -133,6 +133,8 @@ class AmqpListener:
         await asyncio.sleep(min(LINGER_S_MAX, drain_s * LINGER_SHARE))
         for server in self._servers:
             server.close()
+        for each in self._websockets:
+            each.stop_listening()
         ending = [
             loop.create_task(hand_over(each, until_s), name="amqp-hand-over")
             for each in self._connections

@@ -189,10 +189,13 @@ class WebSocketServer:
         """Return the guard of a request's connection."""
         return self._guards.get(request.protocol)
 
-    async def close(self) -> None:
-        """Stop listening, and close the open connections."""
+    def stop_listening(self) -> None:
+        """Accept no more connections."""
         if self._server is not None:
             self._server.close()
+
+    async def close(self) -> None:
+        """Close the open connections. Call `stop_listening` first."""
         if self._runner is not None:
             await self._runner.cleanup()
 
