@@ -7,6 +7,7 @@ import pytest
 
 from bendybus.amqp.links import IncomingLink, Link, LinkState, OutgoingLink
 from bendybus.amqp.performatives import Close, Error
+from bendybus.frontend import __main__ as frontend_command
 from bendybus.frontend.listeners.amqp.cbs import CbsLink
 from bendybus.frontend.listeners.amqp.client_connection import Times
 from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
@@ -105,3 +106,25 @@ def test_connections_stay_unless_limits_are_asked_for(
             assert not peer.ended
         else:
             assert ended(peer.wait(Close, within_s=3)) == "amqp:connection:forced"
+
+
+@pytest.mark.parametrize(("text", "found"), [("", False), ("false", False), ("True", True)])
+def test_idle_limits_are_set_by_a_variable(
+    monkeypatch: pytest.MonkeyPatch, text: str, found: bool
+) -> None:
+    monkeypatch.setenv("BENDYBUS_AMQP_IDLE_LIMITS", text)
+
+    assert frontend_command._parser().parse_args(["serve"]).amqp_idle_limits is found
+    assert frontend_command._parser().parse_args(["serve", "--amqp-idle-limits"]).amqp_idle_limits
+
+
+def test_a_variable_that_is_neither_true_nor_false_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BENDYBUS_AMQP_IDLE_LIMITS", "1")
+
+    with pytest.raises(SystemExit):
+        frontend_command._parser().parse_args(["serve"])
+
+    error = capsys.readouterr().err
+    assert "BENDYBUS_AMQP_IDLE_LIMITS, must be true or false (got '1')" in error

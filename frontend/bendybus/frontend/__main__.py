@@ -20,6 +20,15 @@ def _partition(text: str) -> tuple[int, str]:
     return int(index), address
 
 
+def _true_or_false(text: str) -> bool:
+    found = text.strip().lower()
+    if found not in ("", "true", "false"):
+        raise argparse.ArgumentTypeError(
+            f"it, or BENDYBUS_AMQP_IDLE_LIMITS, must be true or false (got {text!r})"
+        )
+    return found == "true"
+
+
 def _parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m bendybus.frontend")
     serve = top.add_subparsers(dest="command", required=True).add_parser(
@@ -40,10 +49,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument(
         "--amqp-idle-limits",
-        action="store_true",
-        default=os.environ.get("BENDYBUS_AMQP_IDLE_LIMITS") == "true",
+        type=_true_or_false,
+        nargs="?",
+        const="true",
+        default=os.environ.get("BENDYBUS_AMQP_IDLE_LIMITS", ""),
+        metavar="true|false",
         help="detach links after 10 idle minutes, close connections after 5 minutes without a link,"
-        " as Azure does; default: whether $BENDYBUS_AMQP_IDLE_LIMITS is true",
+        " as Azure does; default: $BENDYBUS_AMQP_IDLE_LIMITS",
     )
     serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
     serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
