@@ -17,6 +17,7 @@ from bendybus.wire import tls
         ("OPENSSL_internal:WRONG_VERSION_NUMBER", True, "UseDevelopmentEmulator=true"),
         ("127.0.0.1 is not in peer certificate", True, "a name that it contains"),
         ("Socket closed", False, "remove UseDevelopmentEmulator=true"),
+        ("Socket closed", False, "if it is a port for AMQP, use the connection string for gRPC"),
     ],
 )
 def test_a_handshake_that_failed_says_what_to_change(
