@@ -212,9 +212,9 @@ def explain(details: str, *, address: str, use_tls: bool) -> str:
         )
     if not use_tls and any(sign in details for sign in _CLOSED_AT_ONCE):
         return (
-            f"The server at {address} closes plain-text connections of gRPC; if it uses TLS, remove "
-            "UseDevelopmentEmulator=true from the connection string; if it is a port for AMQP, use "
-            "the connection string for gRPC."
+            f"The server at {address} closes plain-text connections of gRPC; if it uses TLS, "
+            "remove UseDevelopmentEmulator=true from the connection string; if it is a port for "
+            "AMQP, use the connection string for gRPC."
         )
     return ""
 
