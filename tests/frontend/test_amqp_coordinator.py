@@ -51,9 +51,11 @@ class Transactions:
 
     def __init__(self) -> None:
         self.log: list[str] = []
+        self.begun = 0
         self.outcome: BusError | None = None
 
     def begin(self, transaction_id: bytes, **_: str) -> Opened:
+        self.begun += 1
         return Opened(transaction_id)
 
     def collect(self, opened: Opened, operations: list[Operation]) -> None:
@@ -79,6 +81,8 @@ class Connection:
         self.coordinators: set[CoordinatorLink] = set()
         self.client = self.policy = ""
         self.commits = 0
+        self.claims = self
+        self.any = True
 
     def write_soon(self) -> None:
         pass
@@ -266,3 +270,47 @@ async def test_a_link_that_ends_rolls_back_what_is_open() -> None:
 
     assert client.connection.transactions.log == ["rolled-back"] * 2
     assert client.connection.coordinators == set()
+
+
+@pytest.mark.requirement("R492")
+async def test_what_is_declared_before_any_token_is_opened_with_its_first_operation() -> None:
+    client = Client()
+    client.connection.any = False
+    id_ = client.declare()
+    assert client.connection.transactions.begun == 0
+    client.connection.any = True
+
+    coordinator.collect(client.connection.coordinators, TransactionalState(id_), OPERATION)
+    client.ask(Discharge(id_))
+    await client.done()
+
+    assert client.connection.transactions.log == ["commit 1"]
+    assert client.told() == Accepted()
+
+
+async def test_what_is_declared_before_any_token_is_not_committed_if_a_part_was_refused() -> None:
+    client = Client()
+    client.connection.any = False
+    id_ = client.declare()
+    coordinators, state = client.connection.coordinators, TransactionalState(id_)
+    coordinator.spoil(coordinators, state, errors.Unauthenticated("no token"))
+
+    client.ask(Discharge(id_))
+
+    assert client.told().error.condition == coordinator.ROLLBACK
+    client.ask(Discharge(id_))
+    assert client.told().error.condition == coordinator.UNKNOWN_ID
+
+
+async def test_before_any_token_one_transaction_may_be_declared() -> None:
+    client = Client()
+    client.connection.any = False
+    id_ = client.declare()
+
+    client.ask(Declare())
+
+    assert client.told().error.condition == "amqp:unauthorized-access"
+    client.ask(Discharge(id_))
+    assert client.told() == Accepted()
+    client.declare()
+    assert client.connection.transactions.begun == 0

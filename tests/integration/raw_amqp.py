@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from bendybus.amqp import composites, decoding, frames, sections
-from bendybus.amqp.composites import Composite
+from bendybus.amqp.composites import Composite, as_written
 from bendybus.amqp.performatives import (
     Attach,
     Begin,
     Close,
+    Coordinator,
+    Declare,
     Detach,
     Disposition,
     End,
@@ -185,6 +187,18 @@ class RawAmqp:
         return self.wait(
             Disposition, lambda each: each.first <= number <= (each.last or each.first)
         ).state
+
+    def declare(self) -> Any:
+        """Declare a transaction; return the outcome."""
+        node = ("coordinator", SENDER)
+        if node not in self._handles:
+            self._handles[node] = handle = len(self._handles)
+            attach = attach_of("coordinator", SENDER, handle, name="coordinator")
+            attach.target = Coordinator()
+            self.send(attach)
+            self.wait(Attach, lambda each: each.name == attach.name)
+        asked = Message(value=as_written(Declare()), has_value=True)
+        return self.transfer("coordinator", sections.encode(asked))
 
     def request(self, address: str, properties: dict[str, Any], body: Any) -> Message:
         """Ask a node that answers requests; return the reply."""

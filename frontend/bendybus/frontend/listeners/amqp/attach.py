@@ -70,8 +70,6 @@ def attach(connection: "ClientConnection", link: Link, asked: Attach) -> Error |
 
 
 def _attach_coordinator(connection: "ClientConnection", link: IncomingLink) -> None:
-    if not connection.claims.any:
-        raise errors.Unauthenticated("transactions need a token. Put one to $cbs first.")
     made = CoordinatorLink(connection, link)
     connection.coordinators.add(made)
     link.context = made

@@ -8,6 +8,9 @@
     discharge(txn-id) ──► committed, rolled back (with the reason), or com.microsoft:timeout
     the coordinator's link, its session or the connection ends ──► rolled back
 
+The SDK for Java declares before it puts a token. Until then a connection may have one transaction,
+which is opened with its first operation: without a token there is none.
+
 Source: AMQP 1.0, part 4. A discharge whose outcome is unknown is repeated here under the same id.
 """
 
@@ -31,7 +34,7 @@ from bendybus.amqp.performatives import (
     TransactionalState,
 )
 from bendybus.domain import limits
-from bendybus.domain.errors import BusError, OutcomeUnknown
+from bendybus.domain.errors import BusError, OutcomeUnknown, Unauthenticated
 from bendybus.frontend.core.transact import Commit, Open, Operation
 from bendybus.frontend.listeners.amqp import conditions
 
@@ -64,6 +67,8 @@ class CoordinatorLink:
         self._connection = connection
         self._link = link
         self._open: dict[bytes, Open] = {}
+        # Declared without a token.
+        self._promised: set[bytes] = set()
         self._commits: set[asyncio.Task[None]] = set()
         # By transaction: callbacks after its commit.
         self._committed: dict[bytes, list[Callable[[], None]]] = {}
@@ -102,6 +107,9 @@ class CoordinatorLink:
 
         `committed` is called after the commit.
         """
+        if transaction_id in self._promised:
+            self._begin(transaction_id)
+            self._promised.discard(transaction_id)
         opened = self._open[transaction_id]
         try:
             self._connection.front_end.transactions.collect(opened, [operation])
@@ -118,12 +126,18 @@ class CoordinatorLink:
 
     def has(self, transaction_id: bytes) -> bool:
         """Whether a transaction is open on this link."""
-        return transaction_id in self._open
+        return transaction_id in self._open or transaction_id in self._promised
+
+    @property
+    def promised(self) -> bool:
+        """Whether a transaction is declared that is opened with its first operation."""
+        return bool(self._promised)
 
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached: what is open is rolled back."""
         self._connection.coordinators.discard(self)
         opened, self._open = self._open, {}
+        self._promised.clear()
         self._committed.clear()
         self._refused.clear()
         for each in opened.values():
@@ -132,29 +146,41 @@ class CoordinatorLink:
     def _declare(self, event: Delivered) -> None:
         transaction_id = os.urandom(limits.TRANSACTION_ID_BYTES)
         try:
-            self._open[transaction_id] = self._connection.front_end.transactions.begin(
-                transaction_id, client=self._connection.client, policy=self._connection.policy
-            )
+            if self._connection.claims.any:
+                self._begin(transaction_id)
+            else:
+                self._promise(transaction_id)
         except BusError as error:
             self._say(event, Rejected(conditions.of(error)))
         else:
             self._say(event, Declared(transaction_id))
 
+    def _begin(self, transaction_id: bytes) -> None:
+        self._open[transaction_id] = self._connection.front_end.transactions.begin(
+            transaction_id, client=self._connection.client, policy=self._connection.policy
+        )
+
+    def _promise(self, transaction_id: bytes) -> None:
+        if any(each.promised for each in self._connection.coordinators):
+            raise Unauthenticated("more transactions need a token. Put one to $cbs first.")
+        self._promised.add(transaction_id)
+
     def _discharge(self, event: Delivered, asked: Discharge) -> None:
-        opened = self._open.pop(asked.txn_id, None)
-        if opened is None:
+        if not self.has(asked.txn_id):
             self._say(event, Rejected(Error(UNKNOWN_ID, "the transaction is not open here")))
             return
+        self._promised.discard(asked.txn_id)
+        opened = self._open.pop(asked.txn_id, None)
         committed = self._committed.pop(asked.txn_id, [])
         refused = self._refused.pop(asked.txn_id, None)
-        if asked.fail:
-            self._connection.front_end.transactions.forget(opened)
-            self._say(event, Accepted())
-            return
-        if refused is not None:
-            self._connection.front_end.transactions.forget(opened)
-            text = f"a part of the transaction was refused: {refused.message}"
-            self._say(event, Rejected(Error(ROLLBACK, text)))
+        if opened is None or asked.fail or refused is not None:
+            if opened is not None:
+                self._connection.front_end.transactions.forget(opened)
+            if asked.fail or refused is None:
+                self._say(event, Accepted())
+            else:
+                text = f"a part of the transaction was refused: {refused.message}"
+                self._say(event, Rejected(Error(ROLLBACK, text)))
             return
         # Not cancelled with the connection: the commit may be done already.
         task = asyncio.get_running_loop().create_task(
