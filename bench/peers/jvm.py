@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from bench import processes
-from bench.peers import jars, peer
+from bench.peers import peer
 from bench.peers.peer import UnavailableError
+from tools import jars
 
 HEAP_MB: Final = 512
 _RUN_S: Final = 60.0
@@ -48,7 +49,11 @@ def command(name: str, arguments: Sequence[str]) -> list[str]:
     setpriv = peer.program("setpriv")
     prefix = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
     options = [f"-Xmx{HEAP_MB}m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    return [*prefix, java, *options, "-cp", jars.classpath(name), *arguments]
+    try:
+        classpath = jars.classpath(Path(__file__).with_name(f"{name}.jars"))
+    except jars.UnavailableError as error:
+        raise UnavailableError(str(error)) from error
+    return [*prefix, java, *options, "-cp", classpath, *arguments]
 
 
 def reason(log: Path) -> str:

@@ -7,9 +7,10 @@ from types import ModuleType
 import pytest
 
 from bench import loads
-from bench.peers import artemis, jars, jvm, kafka, peer
+from bench.peers import artemis, jvm, kafka, peer
 from bench.peers.peer import UnavailableError
 from bench.row import Row
+from tools import jars
 
 
 def test_a_peer_that_cannot_be_measured_is_a_row_with_the_reason_for_each_of_its_systems() -> None:
@@ -73,7 +74,7 @@ def test_a_jvm_has_a_bounded_heap_and_ends_with_the_process_that_measures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peer, "program", lambda name: f"/bin/{name}")
-    monkeypatch.setattr(jars, "classpath", lambda name: f"{name}.jar")
+    monkeypatch.setattr(jars, "classpath", lambda path: f"{path.stem}.jar")
 
     command = jvm.command("kafka", ["kafka.Kafka", "x"])
 

@@ -1,16 +1,22 @@
-"""The jars of peers that run in a JVM: all pinned, none taken that is not the pinned one."""
+"""The jars of programs in a JVM: all pinned, none taken that is not the pinned one."""
 
 import hashlib
 import re
+import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
-from bench.peers import jars, peer
-from bench.peers.jars import Jar
-from bench.peers.peer import UnavailableError
+from tools import jars
+from tools.jars import Jar, JarList, UnavailableError
 
+ROOT = Path(__file__).parents[2]
+LISTS = (
+    ROOT / "bench/peers/artemis.jars",
+    ROOT / "bench/peers/kafka.jars",
+    ROOT / "tests/sdks/java/operations.jars",
+)
 JAR = Jar("org.some", "thing", "1.2", sha256=hashlib.sha256(b"jar").hexdigest())
 
 
@@ -20,20 +26,28 @@ def put(folder: Path, jar: Jar, content: bytes) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", jars.BROKERS)
-def test_every_jar_of_a_list_has_coordinates_and_a_hash(name: str) -> None:
-    found = jars.pinned(name)
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
+def test_every_jar_of_a_list_has_coordinates_and_a_hash(path: Path) -> None:
+    found = JarList.read(path).jars
 
     assert found
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in found)
     assert sorted(jar.line for jar in found) == [jar.line for jar in found]
 
 
-@pytest.mark.parametrize("name", jars.BROKERS)
-def test_a_list_holds_the_versions_it_is_chosen_from(name: str) -> None:
-    coordinates = {jar.line.split()[0] for jar in jars.pinned(name)}
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
+def test_a_list_holds_the_versions_it_is_chosen_from(path: Path) -> None:
+    chosen = JarList.read(path)
 
-    assert coordinates >= set(jars.BROKERS[name].roots)
+    assert chosen.roots
+    assert {jar.line.split()[0] for jar in chosen.jars} >= set(chosen.roots)
+
+
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
+def test_a_list_holds_nothing_that_it_is_to_be_without(path: Path) -> None:
+    chosen = JarList.read(path)
+
+    assert not {f"{jar.group}:{jar.artifact}" for jar in chosen.jars} & set(chosen.excluded)
 
 
 @pytest.mark.parametrize("line", ["a.b:c:1 00", "a.b:c:1:linux 00"])
@@ -65,20 +79,20 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
 
 
 def test_without_mvn_the_reason_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer, "program", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
 
     with pytest.raises(UnavailableError, match="apt install maven"):
-        jars.classpath("kafka", tmp_path)
+        jars.classpath(LISTS[0], tmp_path)
 
 
 def test_an_error_of_mvn_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mvn = tmp_path / "mvn"
     mvn.write_text("#!/bin/sh\necho '[ERROR] no such jar'\necho '[ERROR] more'\nexit 1\n")
     mvn.chmod(0o700)
-    monkeypatch.setattr(peer, "program", lambda name: str(mvn))
+    monkeypatch.setattr(shutil, "which", lambda name: str(mvn))
 
     with pytest.raises(UnavailableError) as caught:
-        jars.classpath("kafka", tmp_path)
+        jars.classpath(LISTS[0], tmp_path)
 
     assert str(caught.value) == "mvn did not fetch its jars: no such jar"
 
@@ -87,7 +101,8 @@ def test_a_jar_that_differs_is_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, JAR, b"other")
-    monkeypatch.setattr(jars, "pinned", lambda name: [JAR])
+    listed = tmp_path / "some.jars"
+    listed.write_text(f"# About it.\nroot org.some:thing:1.2\n{JAR.line}\n")
 
     def fetch(wanted: object, excluded: object, folder: Path) -> None:
         assert not (folder / JAR.path).exists()
@@ -95,7 +110,7 @@ def test_a_jar_that_differs_is_fetched_again(
 
     monkeypatch.setattr(jars, "_fetch", fetch)
 
-    assert jars.classpath("any", tmp_path) == str(tmp_path / JAR.path)
+    assert jars.classpath(listed, tmp_path) == str(tmp_path / JAR.path)
 
 
 def test_the_project_asks_for_just_the_listed_jars() -> None:

@@ -1,13 +1,16 @@
-"""Jars of the brokers that run in a JVM: pinned by coordinates and SHA-256, fetched by `mvn`.
+"""Jars from Maven: pinned in lists by coordinates and SHA-256, and fetched by `mvn`.
 
-`bench/peers/NAME.jars` lists every jar of a broker, one a line. They are kept beside the Python
-clients, in the virtual environment, and fetched when one is missing or differs; `mvn` takes them
-from its own cache or from the repository that it is set up for. To change a version:
-edit `BROKERS`, run `python -m bench.peers.jars NAME`, and look at the diff.
+A list, NAME.jars, has a line for each jar. Above these, lines `root group:artifact:version` are
+what they are chosen from, with all that it depends on at run time, and lines `without
+group:artifact` what of that is not needed. Jars are kept in the virtual environment, and fetched
+when one is missing or differs; `mvn` takes them from its own cache or from the repository that it
+is set up for. To change a version: edit the roots, run `python -m tools.jars LIST`, and look at the
+diff.
 """
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,18 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from bench.peers import peer
-from bench.peers.peer import UnavailableError
-
-FOLDER: Final = Path(sys.prefix) / "bench-jars"
-# Fetching is part of a section's time; what arrived by then is in the cache of the next run.
+FOLDER: Final = Path(sys.prefix) / "jars"
+# Fetching is part of a benchmark's time; what arrived by then is in the cache of the next run.
 _FETCH_S: Final = 200.0
 _ERROR_CHARACTERS: Final = 200
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _POM: Final = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>bench</groupId>
+  <groupId>bendybus</groupId>
   <artifactId>jars</artifactId>
   <version>1</version>
   <packaging>pom</packaging>
@@ -43,7 +43,12 @@ _DEPENDENCY: Final = """\
       <version>{jar.version}</version>{classifier}
       <exclusions>{exclusions}</exclusions>
     </dependency>"""
+_CHOICES: Final = ("root ", "without ")
 _EXCLUSION: Final = "<exclusion><groupId>{0}</groupId><artifactId>{1}</artifactId></exclusion>"
+
+
+class UnavailableError(Exception):
+    """Raised when jars cannot be fetched, or are not the pinned ones; the text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,35 +82,37 @@ class Jar:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
-    """What a broker's jars are chosen from."""
+class JarList:
+    """A list of jars."""
 
-    roots: Sequence[str]
-    """`group:artifact:version`; their runtime dependencies come with them."""
-    excluded: Sequence[str] = ()
-    """`group:artifact` of dependencies that are not needed here."""
+    head: Sequence[str]
+    """Its lines above the first jar."""
+    jars: Sequence[Jar]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return what a file lists."""
+        lines = path.read_text(encoding="utf-8").splitlines()
+        head = [line for line in lines if line.startswith(("#", *_CHOICES))]
+        return cls(head, [Jar.parse(line) for line in lines if line and line not in head])
+
+    @property
+    def roots(self) -> list[str]:
+        """`group:artifact:version` of what the jars are chosen from."""
+        return self._named("root ")
+
+    @property
+    def excluded(self) -> list[str]:
+        """`group:artifact` of dependencies that are not needed."""
+        return self._named("without ")
+
+    def _named(self, choice: str) -> list[str]:
+        return [line.removeprefix(choice) for line in self.head if line.startswith(choice)]
 
 
-BROKERS: Final = {
-    "artemis": Broker(
-        ("org.apache.activemq:artemis-server:2.44.0",
-         "org.apache.activemq:artemis-amqp-protocol:2.44.0",
-         "org.apache.activemq:artemis-stomp-protocol:2.44.0",
-         "org.slf4j:slf4j-simple:2.0.17"),
-        # Clustering, and another system's sockets.
-        ("org.jgroups:jgroups", "io.netty:netty-transport-native-kqueue"),
-    ),
-    "kafka": Broker(
-        ("org.apache.kafka:kafka_2.13:4.4.0", "org.slf4j:slf4j-simple:1.7.36"),
-        # For formatters of command-line tools.
-        ("org.apache.kafka:kafka-tools-api",),
-    ),
-}  # fmt: skip
-
-
-def classpath(name: str, folder: Path = FOLDER) -> str:
-    """Return a broker's class path; fetch what is missing, refuse what differs."""
-    jars = pinned(name)
+def classpath(path: Path, folder: Path = FOLDER) -> str:
+    """Return the class path of a list; fetch what is missing, refuse what differs."""
+    jars = JarList.read(path).jars
     wrong = [jar for jar in jars if _sha256(folder / jar.path) != jar.sha256]
     if wrong:
         for jar in wrong:
@@ -115,12 +122,6 @@ def classpath(name: str, folder: Path = FOLDER) -> str:
         _fetch(jars, ["*:*"], folder)
         verify(jars, folder)
     return ":".join(str(folder / jar.path) for jar in jars)
-
-
-def pinned(name: str) -> list[Jar]:
-    """Return the jars of a broker's list."""
-    lines = _list_of(name).read_text(encoding="utf-8").splitlines()
-    return [Jar.parse(line) for line in lines if line and not line.startswith("#")]
 
 
 def verify(jars: Iterable[Jar], folder: Path) -> None:
@@ -151,10 +152,10 @@ def pom(jars: Iterable[Jar], excluded: Sequence[str]) -> str:
 
 def _fetch(jars: Iterable[Jar], excluded: Sequence[str], folder: Path) -> None:
     """Copy the jars into a folder that is laid out like a Maven repository."""
-    program = peer.program("mvn")
+    program = shutil.which("mvn")
     if program is None:
-        raise UnavailableError("its jars are fetched by mvn: apt install maven")
-    with tempfile.TemporaryDirectory(prefix="bendybus-bench-jars-") as temporary:
+        raise UnavailableError("mvn is not installed, which fetches jars: apt install maven")
+    with tempfile.TemporaryDirectory(prefix="bendybus-jars-") as temporary:
         project = Path(temporary) / "pom.xml"
         project.write_text(pom(jars, excluded), encoding="utf-8")
         command = [program, "-B", "-q", "-f", str(project), _PLUGIN, "-DincludeScope=runtime",
@@ -184,20 +185,15 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _list_of(name: str) -> Path:
-    return Path(__file__).with_name(f"{name}.jars")
-
-
-def pin(name: str) -> None:
-    """Resolve a broker's dependencies and write its list."""
-    broker = BROKERS[name]
-    with tempfile.TemporaryDirectory(prefix="bendybus-bench-jars-") as temporary:
+def pin(path: Path) -> None:
+    """Resolve the dependencies of a list's roots, and write the list."""
+    chosen = JarList.read(path)
+    with tempfile.TemporaryDirectory(prefix="bendybus-jars-") as temporary:
         folder = Path(temporary)
-        _fetch([Jar.parse(root) for root in broker.roots], broker.excluded, folder)
-        found = [_jar_at(path, folder) for path in folder.rglob("*.jar")]
-    head = f"# Written by `python -m bench.peers.jars {name}`; never edited by hand.\n"
-    lines = sorted(jar.line for jar in found)
-    _list_of(name).write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+        _fetch([Jar.parse(root) for root in chosen.roots], chosen.excluded, folder)
+        found = [_jar_at(each, folder) for each in folder.rglob("*.jar")]
+    lines = [*chosen.head, *sorted(jar.line for jar in found)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _jar_at(path: Path, folder: Path) -> Jar:
@@ -207,5 +203,5 @@ def _jar_at(path: Path, folder: Path) -> Jar:
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:]:
-        pin(chosen)
+    for each in sys.argv[1:]:
+        pin(Path(each))
