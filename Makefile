@@ -108,7 +108,7 @@ test-peers: $(VENV)/.peers-installed ## Run the tests against another implementa
 	@$(PY) -m pytest -q tests/amqp_peers $(ARGS)
 
 .PHONY: sdks
-sdks: install ## Run the official SDKs of other languages on a bus (needs Node; network)
+sdks: install ## Run the official SDKs of JavaScript, Go and Java on a bus (needs npm, Go 1.23, a JDK, mvn; network)
 	@$(PY) -m pytest -q tests/sdks $(ARGS)
 
 .PHONY: azure-tests

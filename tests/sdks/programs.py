@@ -1,6 +1,7 @@
 """Programs that do operations with official SDKs: how they are built, started and asked.
 
-Each takes jobs as one JSON array on its input, and prints a line for each job that is done.
+What they are built of is pinned beside each; npm, go and tools.jars refuse what differs. Each takes
+jobs as one JSON array on its input, and prints a line for each job that is done.
 """
 
 import json
@@ -8,14 +9,17 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tools import jars
+
 FOLDER: Final = Path(__file__).parent
 BUILD_S: Final = 400.0
+LIST_S: Final = 60.0
 Job = Mapping[str, Any]
 
 
@@ -28,6 +32,8 @@ class Program:
     build: Sequence[str]
     run: Sequence[str]
     ca_variable: str
+    variables: Callable[[], Mapping[str, str]] = dict
+    """What its environment has besides; called once its tools are there."""
 
     @property
     def folder(self) -> Path:
@@ -38,26 +44,21 @@ class Program:
         """Build it. Raises AssertionError with what the build printed."""
         missing = [each for each in self.needs if shutil.which(each) is None]
         assert not missing, f"{self.sdk}: {', '.join(missing)} not installed, see CONTRIBUTING.md"
-        done = subprocess.run(
-            self.build, cwd=self.folder, capture_output=True, text=True, timeout=BUILD_S
-        )
+        done = self._done(self.build, BUILD_S)
         assert done.returncode == 0, f"{self.sdk}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
 
     def operations(self) -> list[str]:
         """Return the names of its operations."""
-        done = subprocess.run(
-            [*self.run, "--list"], cwd=self.folder, capture_output=True, text=True, timeout=60
-        )
-        found: list[str] = json.loads(done.stdout)
+        found: list[str] = json.loads(self._done([*self.run, "--list"], LIST_S).stdout)
         return found
 
-    def start(self, jobs: Sequence[Job], ca_file: str) -> dict[str, Future[None]]:
-        """Start it on jobs; return, by the id of each, what becomes of it."""
+    def start(self, jobs: Sequence[Job], ca_file: str) -> "Run":
+        """Start it on jobs."""
         results: dict[str, Future[None]] = {job["id"]: Future() for job in jobs}
         process = subprocess.Popen(
             self.run,
             cwd=self.folder,
-            env={**os.environ, self.ca_variable: ca_file},
+            env={**self._environment(), self.ca_variable: ca_file},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -75,8 +76,32 @@ class Program:
                 if not result.done():
                     result.set_exception(AssertionError(f"{self.sdk} ended before {job}"))
 
-        threading.Thread(target=read, name=self.sdk, daemon=True).start()
-        return results
+        reader = threading.Thread(target=read, name=self.sdk, daemon=True)
+        reader.start()
+        return Run(results, process, reader)
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self.variables()}
+
+    def _done(self, command: Sequence[str], most_s: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=self.folder, env=self._environment(), capture_output=True, text=True,
+            timeout=most_s, check=False,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A program that does jobs. `results`: by the id of each, what becomes of it."""
+
+    results: Mapping[str, Future[None]]
+    process: subprocess.Popen[str]
+    reader: threading.Thread
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.reader.join()
 
 
 def _settle(results: Mapping[str, Future[None]], line: str) -> None:
@@ -85,6 +110,10 @@ def _settle(results: Mapping[str, Future[None]], line: str) -> None:
         results[answer["id"]].set_exception(AssertionError(answer["error"]))
     else:
         results[answer["id"]].set_result(None)
+
+
+def _class_path() -> dict[str, str]:
+    return {"CLASSPATH": f"target:{jars.classpath(FOLDER / 'java/operations.jars')}"}
 
 
 PROGRAMS: Final = (
@@ -101,5 +130,13 @@ PROGRAMS: Final = (
         ["go", "build", "-trimpath", "-buildvcs=false", "-o", "build/operations", "."],
         ["./build/operations"],
         "SSL_CERT_FILE",
+    ),
+    Program(
+        "java",
+        ["java", "javac", "mvn"],
+        ["javac", "-d", "target", *sorted(each.name for each in FOLDER.glob("java/*.java"))],
+        ["java", "-Xmx256m", "Main"],
+        "SSL_CERT_FILE",
+        _class_path,
     ),
 )

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,7 +11,7 @@ import pytest
 
 from tests.azure_sdk.operation_bus import LAYOUTS, RIGHTS, OperationBus, name_of
 from tests.azure_sdk.operation_table import Row, rows
-from tests.sdks.programs import PROGRAMS, Job, Program
+from tests.sdks.programs import PROGRAMS, Job, Program, Run
 
 # All operations of a program, which does several at a time.
 ENDS_S: Final = 300.0
@@ -36,7 +36,7 @@ CASES: Final = [
     for program in PROGRAMS
     for row, layout in itertools.product(rows(program.sdk), LAYOUTS)
 ]
-Start = Callable[[Program], dict[str, Future[None]]]
+Start = Callable[[Program], Mapping[str, Future[None]]]
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +47,22 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperationBus]:
 
 
 @pytest.fixture(scope="module")
-def start(request: pytest.FixtureRequest, bus: OperationBus) -> Start:
+def start(request: pytest.FixtureRequest, bus: OperationBus) -> Iterator[Start]:
     """Return what starts a program, once, on all of its operations that are to be tested."""
+    runs: list[Run] = []
     calls = [getattr(item, "callspec", None) for item in request.session.items]
     cases = [call.params["case"] for call in calls if call and "case" in call.params]
 
     @functools.cache
-    def started(program: Program) -> dict[str, Future[None]]:
+    def started(program: Program) -> Mapping[str, Future[None]]:
         program.built()
         jobs = [job(bus, case) for case in cases if case.program is program]
-        return program.start(jobs, bus.ca_file)
+        runs.append(program.start(jobs, bus.ca_file))
+        return runs[-1].results
 
-    return started
+    yield started
+    for each in runs:
+        each.end()
 
 
 def job(bus: OperationBus, case: Case) -> Job:
@@ -78,6 +82,9 @@ def test_the_operations_are_those_of_the_table(program: Program) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_an_operation(start: Start, bus: OperationBus, case: Case) -> None:
-    start(case.program)[case.name].result(ENDS_S)
+    try:
+        start(case.program)[case.name].result(ENDS_S)
 
-    assert bus.counts_after(case.row, case.name) == case.row.left
+        assert bus.counts_after(case.row, case.name) == case.row.left
+    finally:
+        bus.delete(case.row, case.name)

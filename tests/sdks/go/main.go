@@ -69,6 +69,7 @@ var operations = map[string]func(*entity){
 	"schedule_on_topic":           scheduleOnTopic,
 	"sessions_of_subscription":    sessionsOfSubscription,
 	"all_fields":                  allFields,
+	"bodies":                      bodiesOfKinds,
 	"annotated":                   annotated,
 }
 

@@ -69,7 +69,8 @@ func lostSession(e *entity) {
 	e.send(several(1, inSession("a"))...)
 	receiver := e.session("a")
 	message := e.takeOne(receiver)
-	time.Sleep(5_500 * time.Millisecond)
+	// Longer than the lock: the bus extends locks by the time that it is suspended for.
+	time.Sleep(8 * time.Second)
 	// Of a program of its own: the SDK closes the connection on its way.
 	another := &entity{job: e.job, ctx: e.ctx}
 	defer another.close()

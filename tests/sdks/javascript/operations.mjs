@@ -335,7 +335,8 @@ const OPERATIONS = {
     await entity.send({ body: "x", sessionId: "a" });
     const receiver = await entity.session("a", { maxAutoLockRenewalDurationInMs: 0 });
     const [message] = await take(receiver, 1);
-    await sleep(5_500);
+    // Longer than the lock: the bus extends locks by the time that it is suspended for.
+    await sleep(8_000);
     await refused(() => receiver.completeMessage(message), "SessionLockLost");
     const [again] = await completeAll(await entity.session("a"), 1);
     assert.equal(again.deliveryCount, 1);
@@ -429,24 +430,30 @@ const OPERATIONS = {
     for (const [name, value] of Object.entries(sent)) assert.deepEqual(found[name], value, name);
   },
 
-  async annotated(entity) {
+  async bodies(entity) {
     await entity.send(
-      { bodyType: "value", body: { key: [1, "two", null] }, footer: { f: 1 } },
-      {
-        bodyType: "sequence",
-        body: [1, "three"],
-        messageAnnotations: { "x-ours": "kept" },
-        properties: { messageId: "sequence" },
-      },
+      { bodyType: "value", body: { key: [1, "two", null] } },
+      { bodyType: "sequence", body: [1, "three"], properties: { messageId: "sequence" } },
     );
     const all = await completeAll(entity.receiver(), 2);
     const sequence = all.find((each) => each.messageId === "sequence");
     assert.deepEqual(sequence.body, [1, "three"]);
-    const { bodyType, messageAnnotations } = sequence._rawAmqpMessage;
-    assert.deepEqual([bodyType, messageAnnotations["x-ours"]], ["sequence", "kept"]);
+    assert.equal(sequence._rawAmqpMessage.bodyType, "sequence");
     const value = all.find((each) => each !== sequence);
     assert.deepEqual(value.body, { key: [1, "two", null] });
-    assert.deepEqual(value._rawAmqpMessage.footer, { f: 1 });
+  },
+
+  async annotated(entity) {
+    await entity.send({
+      bodyType: "data",
+      body: Buffer.from("x"),
+      messageAnnotations: { "x-ours": "kept" },
+      footer: { f: 1 },
+    });
+    const [found] = await completeAll(entity.receiver(), 1);
+    const { messageAnnotations, footer } = found._rawAmqpMessage;
+    assert.equal(messageAnnotations["x-ours"], "kept");
+    assert.deepEqual(footer, { f: 1 });
   },
 };
 

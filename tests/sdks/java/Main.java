@@ -1,0 +1,142 @@
+import com.fasterxml.jackson.annotation.JsonProperty;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.FileInputStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
+
+/**
+ * Operations of azure-messaging-servicebus, as a program does them; what they are:
+ * tests/azure_sdk/operations.toml.
+ *
+ * <p>Input: one JSON array of jobs. Output: a line of JSON for each; its error is null if all is
+ * well.
+ */
+final class Main {
+    private static final int AT_ONCE = 8;
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private Main() {}
+
+    /** What a test asks for: send and listen are connection strings. */
+    record Job(
+            @JsonProperty("id") String id,
+            @JsonProperty("operation") String operation,
+            @JsonProperty("entity") String entity,
+            @JsonProperty("topic") boolean topic,
+            @JsonProperty("send") String send,
+            @JsonProperty("listen") String listen) {}
+
+    /** An operation. */
+    interface Operation {
+        void on(Entity entity) throws Exception;
+    }
+
+    private static final Map<String, Operation> OPERATIONS =
+            Map.ofEntries(
+                    Map.entry("send_one", Sending::sendOne),
+                    Map.entry("send_a_list", Sending::sendAList),
+                    Map.entry("send_a_batch", Sending::sendABatch),
+                    Map.entry("send_too_much", Sending::sendTooMuch),
+                    Map.entry("send_by_key", Sending::sendByKey),
+                    Map.entry("send_twice", Sending::sendTwice),
+                    Map.entry("schedule", Sending::schedule),
+                    Map.entry("schedule_soon", Sending::scheduleSoon),
+                    Map.entry("cancel", Sending::cancel),
+                    Map.entry("send_without_right", Sending::sendWithoutRight),
+                    Map.entry("receive_many", Receiving::receiveMany),
+                    Map.entry("iterate", Receiving::iterate),
+                    Map.entry("process", Receiving::process),
+                    Map.entry("receive_and_delete", Receiving::receiveAndDelete),
+                    Map.entry("prefetch", Receiving::prefetch),
+                    Map.entry("receive_nothing", Receiving::receiveNothing),
+                    Map.entry("peek", Receiving::peek),
+                    Map.entry("complete", Settling::complete),
+                    Map.entry("abandon", Settling::abandon),
+                    Map.entry("abandon_often", Settling::abandonOften),
+                    Map.entry("dead_letter", Settling::deadLetter),
+                    Map.entry("defer", Settling::defer),
+                    Map.entry("renew", Settling::renew),
+                    Map.entry("complete_late", Settling::completeLate),
+                    Map.entry("transaction", Transactions::transaction),
+                    Map.entry("transaction_schedule", Transactions::schedule),
+                    Map.entry("transaction_deferred", Transactions::deferred),
+                    Map.entry("session", Sessions::session),
+                    Map.entry("next_session", Sessions::nextSession),
+                    Map.entry("held_session", Sessions::heldSession),
+                    Map.entry("session_state", Sessions::sessionState),
+                    Map.entry("renew_session", Sessions::renewSession),
+                    Map.entry("lost_session", Sessions::lostSession),
+                    Map.entry("settle_in_session", Sessions::settleInSession),
+                    Map.entry("publish", Topics::publish),
+                    Map.entry("dead_letter_of_subscription", Topics::deadLetter),
+                    Map.entry("defer_on_subscription", Topics::defer),
+                    Map.entry("schedule_on_topic", Topics::schedule),
+                    Map.entry("sessions_of_subscription", Topics::sessions),
+                    Map.entry("rules", Topics::rules),
+                    Map.entry("all_fields", Messages::allFields),
+                    Map.entry("bodies", Messages::bodies));
+
+    public static void main(String[] arguments) throws Exception {
+        if (Arrays.asList(arguments).contains("--list")) {
+            System.out.println(JSON.writeValueAsString(OPERATIONS.keySet()));
+            return;
+        }
+        trust(System.getenv("SSL_CERT_FILE"));
+        List<Job> jobs = Arrays.asList(JSON.readValue(System.in, Job[].class));
+        var workers = Executors.newFixedThreadPool(AT_ONCE);
+        jobs.forEach(job -> workers.execute(() -> answer(job)));
+        workers.shutdown();
+        workers.awaitTermination(1, TimeUnit.HOURS);
+        // Threads of the SDK would keep the process.
+        System.exit(0);
+    }
+
+    /** Trust the certificates of a file, and no others. */
+    private static void trust(String file) throws Exception {
+        var store = KeyStore.getInstance(KeyStore.getDefaultType());
+        store.load(null, null);
+        try (var stream = new FileInputStream(file)) {
+            for (Certificate each :
+                    CertificateFactory.getInstance("X.509").generateCertificates(stream))
+                store.setCertificateEntry("authority " + store.size(), each);
+        }
+        var managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        managers.init(store);
+        var context = SSLContext.getInstance("TLS");
+        context.init(null, managers.getTrustManagers(), null);
+        SSLContext.setDefault(context);
+    }
+
+    private static void answer(Job job) {
+        Map<String, String> line = new HashMap<>();
+        line.put("id", job.id());
+        line.put("error", perform(job));
+        try {
+            System.out.println(JSON.writeValueAsString(line));
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static String perform(Job job) {
+        try (var entity = new Entity(job)) {
+            OPERATIONS.get(job.operation()).on(entity);
+            return null;
+        } catch (Throwable error) {
+            var text = new StringWriter();
+            error.printStackTrace(new PrintWriter(text));
+            return text.toString();
+        }
+    }
+}
