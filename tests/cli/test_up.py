@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -326,48 +325,6 @@ def test_a_port_that_was_free_and_is_taken_meanwhile_is_chosen_again(
         addresses = addresses[: -len(served)]
     assert len(addresses) == len(set(addresses)) == len(served) + 2
     assert set(served) <= set(addresses)
-
-
-def test_an_amqp_port_that_was_free_and_is_taken_meanwhile_is_chosen_again(
-    start: Start, data: Path
-) -> None:
-    (data / "taken-amqp").write_text("1", encoding="utf-8")
-    (data / "asked").touch()
-
-    process = start()
-    until(lambda: asked(data, "amqp"))
-    first = asked(data, "amqp")[0]
-    with socket.create_server(("127.0.0.1", int(first.rpartition(":")[2]))):
-        facts = ready(process)
-
-    assert facts["amqp_endpoints"] == asked(data, "amqp")[1:]
-    assert first not in facts["amqp_endpoints"]
-
-
-def test_a_port_that_was_asked_for_is_not_chosen_for_anything_else(
-    start: Start, data: Path
-) -> None:
-    first = next(port for port in iter(programs.free_port, 0) if programs.is_free_port(port + 1))
-
-    facts = ready(start(port=first, flags=("--json", "--amqp-port", str(first + 1))))
-
-    assert facts["amqp_endpoints"] == [f"127.0.0.1:{first + 1}"]
-    assert asked(data, "health") != facts["amqp_endpoints"]
-
-
-@pytest.mark.parametrize("number", [0, 2])
-def test_ports_of_front_ends_must_not_overlap(start: Start, number: int) -> None:
-    first = next(
-        port
-        for port in iter(programs.free_port, 0)
-        if all(programs.is_free_port(port + each) for each in range(5))
-    )
-
-    process = start(port=first, flags=("--three", "--amqp-port", str(first + number)))
-    errors = process.communicate(timeout=DEADLINE_S)[1]
-
-    assert process.returncode == 2
-    assert f"--amqp-port: port {first + number} is needed for --port. Choose another" in errors
 
 
 def test_ports_are_not_chosen_again_without_end(start: Start, data: Path) -> None:

@@ -191,8 +191,8 @@ class RawAmqp:
     def declare(self) -> Any:
         """Declare a transaction; return the outcome."""
         node = ("coordinator", SENDER)
-        if node not in self._handles:
-            self._handles[node] = handle = len(self._handles)
+        if node not in self.handles:
+            self.handles[node] = handle = len(self.handles)
             attach = attach_of("coordinator", SENDER, handle, name="coordinator")
             attach.target = Coordinator()
             self.send(attach)
