@@ -163,6 +163,7 @@ async def test_a_commit_is_under_way_until_it_is_told() -> None:
     assert (before, client.connection.commits) == (1, 0)
 
 
+@pytest.mark.requirement("R492")
 async def test_a_discharge_that_fails_rolls_back() -> None:
     client = Client()
     settled: list[bool] = []
