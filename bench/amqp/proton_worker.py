@@ -6,6 +6,7 @@ decoded, so that the program takes little of the cores that it shares with the s
 
 import contextlib
 import time
+from abc import ABC, abstractmethod
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -48,7 +49,7 @@ class _Unsettled(LinkOption):  # type: ignore[misc]
         link.rcv_settle_mode = Link.RCV_SECOND if self._second else Link.RCV_FIRST
 
 
-class _Work(Handler):  # type: ignore[misc]
+class _Work(Handler, ABC):  # type: ignore[misc]
     """A connection with one link, opened for one order."""
 
     def __init__(self, pipe: Connection, counter: Any, place: Place, order: Order) -> None:
@@ -77,12 +78,13 @@ class _Work(Handler):  # type: ignore[misc]
         self._link = self._attach()
         self._timer = self._container.schedule(_TICK_S, self)
 
+    @abstractmethod
     def _attach(self) -> Any:
-        raise NotImplementedError
+        """Attach the link, and return it."""
 
+    @abstractmethod
     def begin(self) -> None:
         """Start sending or receiving."""
-        raise NotImplementedError
 
     def on_link_remote_open(self, event: Any) -> None:
         """Wait until the links of all processes are attached."""

@@ -237,7 +237,7 @@ def said_by(space: Space, pod: str) -> dict[str, Any]:
 
 
 def read_with(space: Space, image: str) -> dict[str, Any]:
-    """Return what the client of an image receives from all entities, until there is no more."""
+    """Receive from all entities with the client of an image until they are empty."""
     command = ["python3", "/script/script.py", "orders", "visits", "sales", "audit"]
     space.cluster.apply(
         *traffic.client_pod(

@@ -5,6 +5,7 @@ client ── request: message-id, reply-to ──►  node
                                              without reply-to, on the link of the same session
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -72,7 +73,7 @@ class ReplyLink:
         self.link.send(uuid4().bytes, payload, settled=True)
 
 
-class RequestLink:
+class RequestLink(ABC):
     """A link on which requests arrive. Subclasses perform them."""
 
     def __init__(self, connection: "ClientConnection", link: IncomingLink, address: str) -> None:
@@ -113,12 +114,13 @@ class RequestLink:
             settle(event.delivery_id, TransactionalState(state.txn_id, done) if state else done)
         self.request(request, event)
 
+    @abstractmethod
     def request(self, request: Message, event: Delivered) -> None:
         """Answer a request, now or later."""
-        raise NotImplementedError
 
     def closed(self, *, lost: bool = False) -> None:
-        """Take note that the link is detached."""
+        """Take note that the link is detached: it gets no more credit."""
+        self._finishing = True
 
     def reply(self, request: Message, properties: dict[str, Any], body: Any = None) -> None:
         """Send the reply to a request."""

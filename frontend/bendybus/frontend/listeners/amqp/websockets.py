@@ -235,7 +235,7 @@ class WebSocketWire:
         if guard is not None:
             guard.connection, guard.lost = self._connection, self.lost
         if self._transport is not None:
-            # Whoever is behind is told when nothing waits any more, and not before it.
+            # `resume_writing` is called once all output is written, not earlier.
             self._transport.set_write_buffer_limits(high=0)
         if self._connection is None:
             await self._socket.close()
