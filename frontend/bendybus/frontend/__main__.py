@@ -45,7 +45,18 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--http-listen",
         default=os.environ.get("BENDYBUS_HTTP_LISTEN", ""),
-        help="HOST:PORT for AMQP over WebSockets; default: $BENDYBUS_HTTP_LISTEN",
+        help="HOST:PORT for administration over HTTP, and AMQP over WebSockets; default: "
+        "$BENDYBUS_HTTP_LISTEN",
+    )
+    serve.add_argument(
+        "--shared-listen",
+        default="",
+        help="HOST:PORT that AMQP, HTTP and gRPC share, with TLS and without; default: none",
+    )
+    serve.add_argument(
+        "--shared-tls-directory",
+        type=Path,
+        help="folder with tls.crt, tls.key, ca.crt for the shared port; default: --tls-directory",
     )
     serve.add_argument(
         "--amqp-idle-limits",

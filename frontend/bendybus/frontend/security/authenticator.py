@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from bendybus.domain import shared_access
 from bendybus.domain.errors import BusError
-from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant, Right
+from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant, Policy, Right
 from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.wire.refusals import Refusals
 
@@ -196,6 +196,16 @@ class Authenticator:
         except BusError:
             return False
         return True
+
+    def policies_of(self, entity_path: str) -> list[Policy]:
+        """Return the policies that grant rights on one entity alone, by name."""
+        if self._file is None:
+            return []
+        found = (each for named in self._file.policies.values() for each in named)
+        key = entity_path.lower()
+        return sorted(
+            (each for each in found if each.entity.lower() == key), key=lambda each: each.name
+        )
 
     def note(self, error: BusError) -> None:
         """Count and log a refusal."""
