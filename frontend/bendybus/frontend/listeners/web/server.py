@@ -19,10 +19,11 @@ from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.websockets import Admit
 
 HEALTH: Final = "/health"
-# Of a connection between requests; and of open connections at shutdown.
+# Of a connection between requests; of open connections at shutdown, and of what is still sent of a
+# request that was answered.
 KEEP_ALIVE_S: Final = 30.0
 END_S: Final = 1.0
-# Bytes that a client may send in one request before a valid token.
+# Bytes that a client without a valid token may send on a WebSocket, or before or after a request.
 UNKNOWN_BYTES_MAX: Final = 96 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -62,15 +63,20 @@ class Guard(asyncio.Protocol):
         self._expect_no_more()
 
     def answered(self) -> None:
-        """Take note that a request is answered."""
-        self._answering, self._size_bytes, self.is_known = False, 0, _unknown
+        """Take note that a request is answered; the rest of its body may still come."""
+        self._answering, self._size_bytes = False, 0
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes on, unless a client without a valid token has sent too many."""
+        """Pass bytes on, unless a client without a valid token has sent too many.
+
+        While a request is answered aiohttp itself pauses its client, but for messages of
+        WebSockets, which it keeps until they are complete.
+        """
         self._size_bytes += len(data)
         if not self._answering and self._timer is None:
             self._expect()
-        if self._size_bytes <= UNKNOWN_BYTES_MAX or self.is_known():
+        paused = self._answering and self.written is None
+        if paused or self._size_bytes <= UNKNOWN_BYTES_MAX or self.is_known():
             self._handler.data_received(data)
         elif self._transport is not None:
             self._transport.abort()
@@ -111,6 +117,11 @@ class Guard(asyncio.Protocol):
             self._timer = None
 
 
+async def _named(_: web.Request, response: web.StreamResponse) -> None:
+    # Not the versions of what it is made of.
+    response.headers["Server"] = "Bendybus"
+
+
 def _unknown() -> bool:
     return False
 
@@ -138,6 +149,7 @@ class HttpServer:
             access_log=None,
             keepalive_timeout=KEEP_ALIVE_S,
             shutdown_timeout=END_S,
+            lingering_time=END_S,
         )
         self._servers: list[asyncio.Server] = []
 
@@ -187,7 +199,8 @@ class HttpServer:
         made = web.Application(middlewares=[self._guarded])
         made.router.add_get(HEALTH, self._health)
         made.router.add_get(websockets.PATH.replace("$", "{_:\\$}"), self._websocket)
-        made.router.add_route("*", "/{_:.*}", self._administer)
+        made.router.add_route("*", r"/{_:[\s\S]*}", self._administer)
+        made.on_response_prepare.append(_named)
         return made
 
     @web.middleware
