@@ -43,7 +43,8 @@ _INVALID: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 def text(value: str) -> str:
     """Return a text as it stands in a document."""
-    return saxutils.escape(_INVALID.sub("\ufffd", value))
+    # A carriage return as it is would be read as a line feed.
+    return saxutils.escape(_INVALID.sub("\ufffd", value), {"\r": "&#13;"})
 
 
 def element(name: str, content: str, attributes: str = "") -> str:
