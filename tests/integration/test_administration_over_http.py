@@ -293,7 +293,7 @@ def test_an_entity_of_a_manifest_is_changed_only_there(bus: WebBus) -> None:
     authority = grpc.ssl_channel_credentials(Path(bus.ca_file).read_bytes())
     with grpc.secure_channel(bus.secured.bus.front_end_address, authority) as channel:
         stub = management_pb2_grpc.ManagementServiceStub(channel)
-        stub.CreateQueue(request, timeout=20, metadata=[("authorization", bus.token())])
+        stub.CreateQueue(request, timeout=20, metadata=(("authorization", bus.token()),))
 
     answer = bus.ask("PUT", "/declared", entry(""), If_Match="*")
 

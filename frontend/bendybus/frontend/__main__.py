@@ -81,6 +81,15 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--access-policies", type=Path, help="JSON file; without it, any key is accepted"
     )
+    # A variable, as above.
+    serve.add_argument(
+        "--host-name",
+        dest="host_names",
+        action="append",
+        metavar="NAME",
+        help="a name of this bus, which tokens must be for; repeatable; default: "
+        "$BENDYBUS_HOST_NAMES, separated by commas, or any name",
+    )
     serve.add_argument(
         "--max-connection-age-s",
         type=float,
@@ -104,6 +113,8 @@ def main() -> int:
     options["metrics_host"] = serving.metrics_host(
         options["metrics_host"], options["listen"], os.environ
     )
+    names = options["host_names"] or os.environ.get("BENDYBUS_HOST_NAMES", "").split(",")
+    options["host_names"] = tuple(filter(None, map(str.strip, names)))
     settings = Settings(partitions=dict(options.pop("partition")), **options)
     try:
         settings.validate()

@@ -59,7 +59,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Run until `stop` is set. Order at the end: not ready, drain, close the streams."""
     directory = serving.tls_directory(settings.tls_directory)
     file = settings.access_policies
-    authenticator = Authenticator(None if file is None else PolicyFile(file))
+    authenticator = Authenticator(
+        None if file is None else PolicyFile(file), hosts=settings.host_names
+    )
     front_end = FrontEnd(
         settings, tls.channel_credentials(directory.material()) if directory else None
     )

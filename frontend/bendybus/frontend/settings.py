@@ -51,6 +51,8 @@ class Settings:
     """What the identities of this bus begin with: spiffe://bendybus/ns/NS/bus/NAME."""
     access_policies: Path | None = None
     """File of access policies: every client needs a token; without it any key is accepted."""
+    host_names: tuple[str, ...] = ()
+    """Names that clients reach this bus by: a token must be for one of them; none: for any."""
     max_connection_age_s: float = 0.0
     """Age at which clients are asked to connect again, maybe to another front end; 0: never."""
     max_connections: int = 5_000

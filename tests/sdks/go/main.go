@@ -19,7 +19,7 @@ const (
 	most   = 2 * time.Minute
 )
 
-// What a test asks for: send and listen are connection strings.
+// What a test asks for: send, listen and manage are connection strings.
 type job struct {
 	ID        string `json:"id"`
 	Operation string `json:"operation"`
@@ -27,6 +27,7 @@ type job struct {
 	Topic     bool   `json:"topic"`
 	Send      string `json:"send"`
 	Listen    string `json:"listen"`
+	Manage    string `json:"manage"`
 }
 
 type answer struct {
@@ -71,6 +72,12 @@ var operations = map[string]func(*entity){
 	"all_fields":                  allFields,
 	"bodies":                      bodiesOfKinds,
 	"annotated":                   annotated,
+	"administer_queue":            administerQueue,
+	"administer_topic":            administerTopic,
+	"administer_rules":            administerRules,
+	"list_queues":                 listQueues,
+	"show_namespace":              showNamespace,
+	"administer_without_right":    administerWithoutRight,
 }
 
 // Operations end with a panic at what is not as it should be.

@@ -3,6 +3,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.FileInputStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.file.Files;
 import java.security.KeyStore;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
@@ -12,8 +13,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
-import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManagerFactory;
 
 /**
  * Operations of azure-messaging-servicebus, as a program does them; what they are:
@@ -24,18 +23,20 @@ import javax.net.ssl.TrustManagerFactory;
  */
 final class Main {
     private static final int AT_ONCE = 8;
+    private static final String PASSWORD = "public";
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private Main() {}
 
-    /** What a test asks for: send and listen are connection strings. */
+    /** What a test asks for: send, listen and manage are connection strings. */
     record Job(
             @JsonProperty("id") String id,
             @JsonProperty("operation") String operation,
             @JsonProperty("entity") String entity,
             @JsonProperty("topic") boolean topic,
             @JsonProperty("send") String send,
-            @JsonProperty("listen") String listen) {}
+            @JsonProperty("listen") String listen,
+            @JsonProperty("manage") String manage) {}
 
     /** An operation. */
     interface Operation {
@@ -85,7 +86,13 @@ final class Main {
                     Map.entry("sessions_of_subscription", Topics::sessions),
                     Map.entry("rules", Topics::rules),
                     Map.entry("all_fields", Messages::allFields),
-                    Map.entry("bodies", Messages::bodies));
+                    Map.entry("bodies", Messages::bodies),
+                    Map.entry("administer_queue", Administration::queue),
+                    Map.entry("administer_topic", Administration::topic),
+                    Map.entry("administer_rules", Administration::rules),
+                    Map.entry("list_queues", Administration::listQueues),
+                    Map.entry("show_namespace", Administration::namespace),
+                    Map.entry("administer_without_right", Administration::withoutRight));
 
     public static void main(String[] arguments) throws Exception {
         if (Arrays.asList(arguments).contains("--list")) {
@@ -111,11 +118,15 @@ final class Main {
                     CertificateFactory.getInstance("X.509").generateCertificates(stream))
                 store.setCertificateEntry("authority " + store.size(), each);
         }
-        var managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        managers.init(store);
-        var context = SSLContext.getInstance("TLS");
-        context.init(null, managers.getTrustManagers(), null);
-        SSLContext.setDefault(context);
+        // AMQP and HTTP take it from there.
+        var trusted = Files.createTempFile("trusted", ".p12");
+        trusted.toFile().deleteOnExit();
+        try (var stream = Files.newOutputStream(trusted)) {
+            store.store(stream, PASSWORD.toCharArray());
+        }
+        System.setProperty("javax.net.ssl.trustStore", trusted.toString());
+        System.setProperty("javax.net.ssl.trustStorePassword", PASSWORD);
+        System.setProperty("javax.net.ssl.trustStoreType", store.getType());
     }
 
     private static void answer(Job job) {

@@ -2,8 +2,8 @@
 
     request ──► token ──► resource and route ──► right ──► body ──► core ──► document
 
-What a request names, and which right it needs, is a row of `ROUTES`. A missing entity is an empty
-feed, as the service answers. Source: Service Bus, "Service Bus resource provider over ATOM".
+What a request names, and which right it needs, is a row of `ROUTES`. A missing queue or topic is an
+empty feed, as the service answers. Source: Service Bus, "Service Bus resource provider over ATOM".
 """
 
 import asyncio
@@ -85,7 +85,8 @@ class Administration:
             )
             known()
             resource, route = _routed(request)
-            caller.check(route.operation, route.on(resource))
+            paths = [path.strip("/") for path in (request.path, request.rel_url.raw_path)]
+            caller.check(route.operation, route.on(resource), resources=paths)
             return await self._within_bounds(route, Asked(request, caller, resource))
         except BusError as error:
             return requests.error_response(error)
@@ -109,12 +110,16 @@ class Administration:
     # Entities
 
     async def get_entity(self, asked: Asked) -> web.Response:
-        """Show a queue or a topic."""
-        return await self._shown_or_nothing(asked, None)
+        """Show a queue or a topic; nothing if there is none."""
+        try:
+            entity = self._directory.find(asked.resource.path)
+        except errors.EntityNotFound:
+            return requests.nothing_response(asked)
+        return await self._shown(asked, entity, 200)
 
     async def get_subscription(self, asked: Asked) -> web.Response:
         """Show a subscription."""
-        return await self._shown_or_nothing(asked, EntityKind.SUBSCRIPTION)
+        return await self._shown(asked, self._subscription(asked), 200)
 
     async def list_entities(self, asked: Asked) -> web.Response:
         """Show a page of queues, topics, or the subscriptions of a topic."""
@@ -144,13 +149,6 @@ class Administration:
         entity = self._directory.find(asked.resource.path)
         await self._manager.change(Commit(EntityAction.DELETE, entity.name, kind=entity.kind))
         return web.Response()
-
-    async def _shown_or_nothing(self, asked: Asked, kind: EntityKind | None) -> web.Response:
-        try:
-            entity = self._directory.find(asked.resource.path, kind)
-        except errors.EntityNotFound:
-            return requests.nothing_response(asked)
-        return await self._shown(asked, entity, 200)
 
     async def _shown(self, asked: Asked, entity: Entity, status: int) -> web.Response:
         [runtime] = await self._manager.runtime([entity])
@@ -222,13 +220,9 @@ class Administration:
 
     async def get_rule(self, asked: Asked) -> web.Response:
         """Show a rule."""
-        try:
-            subscription = self._subscription(asked)
-            found = rule_set.get(
-                manage.rules_of(subscription), asked.resource.rule, subscription.name
-            )
-        except errors.EntityNotFound:
-            return requests.nothing_response(asked)
+        subscription = self._subscription(asked)
+        rules = manage.rules_of(subscription)
+        found = rule_set.get(rules, asked.resource.rule, subscription.name)
         return requests.entry_response(self._rule_entry(asked, subscription, found))
 
     async def list_rules(self, asked: Asked) -> web.Response:
@@ -268,7 +262,8 @@ class Administration:
     def _rule_entry(self, asked: Asked, subscription: Entity, rule: Rule) -> str:
         assert isinstance(subscription.description, SubscriptionDescription), subscription
         return atom.entry(
-            asked.entry_url(subscription.name, "rules", rule.name),
+            # The SDK for JavaScript takes the names from it.
+            asked.entry_url(subscription.name, "Rules", rule.name),
             rule.name,
             rule_documents.written(rule),
             author=self._namespace(),
