@@ -115,7 +115,7 @@ def test_secrets_are_in_files_never_in_arguments_or_the_environment() -> None:
         (container,) = pod["containers"]
 
         for each in container.get("env", []):
-            # Their values are not confidential: addresses.
+            # Their values are not confidential: addresses and names.
             known = (PEERS, "BENDYBUS_AMQPS_LISTEN", "BENDYBUS_HTTP_LISTEN", HOST_NAMES)
             assert "fieldRef" in each.get("valueFrom", {}) or each["name"] in known, each
         for mount in container["volumeMounts"]:
@@ -382,21 +382,3 @@ def test_metrics_of_a_bus_are_for_labelled_namespaces_or_who_is_named() -> None:
             ]
             assert rule["from"] == expected
             assert len(rule["ports"]) == 1
-
-
-@pytest.mark.requirement("R499")
-def test_front_ends_compare_the_hosts_of_tokens_only_where_the_manifest_lists_host_names() -> None:
-    def told(of: Context) -> list[str]:
-        made = find(children.all_of(of), "Deployment", names.frontend(of.bus))
-        (container,) = made["spec"]["template"]["spec"]["containers"]
-        return [each["value"] for each in container["env"] if each["name"] == HOST_NAMES]
-
-    without = context()
-    listed = context(frontend={"hostNames": ["bus.example.com", "x.svc"]})
-
-    assert told(without) == []
-    (found,) = told(listed)
-    (_, certificate) = certificates.wanted(listed)
-    # Every name that its certificate is good for, and no other.
-    assert found.split(",") == [*certificate.dns_names, *certificate.ip_addresses]
-    assert {"bus.example.com", names.frontend(listed.bus)} <= set(found.split(","))

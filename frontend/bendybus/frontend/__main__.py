@@ -35,6 +35,46 @@ def _parser() -> argparse.ArgumentParser:
         "serve", help="serve clients until SIGTERM"
     )
     serve.add_argument("--listen", default="127.0.0.1:7480", help="HOST:PORT; port 0: any")
+    _add_beside_grpc(serve)
+    serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
+    serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
+    serve.add_argument(
+        "--metrics-host", default="", help="default: that of --listen in a pod, else 127.0.0.1"
+    )
+    serve.add_argument(
+        "--partition", type=_partition, action="append", default=[], metavar="INDEX=HOST:PORT"
+    )
+    serve.add_argument("--tls-directory", type=Path, help="folder with tls.crt, tls.key, ca.crt")
+    serve.add_argument("--bus-identity", default="", help="spiffe://bendybus/ns/NS/bus/NAME")
+    serve.add_argument(
+        "--access-policies", type=Path, help="JSON file; without it, any key is accepted"
+    )
+    # The operator sets a variable, as for listeners.
+    serve.add_argument(
+        "--host-name",
+        dest="host_names",
+        action="append",
+        metavar="NAME",
+        help="a name of this bus, which tokens must be for; repeatable; default: "
+        "$BENDYBUS_HOST_NAMES, separated by commas, or any name",
+    )
+    serve.add_argument(
+        "--max-connection-age-s",
+        type=float,
+        default=0.0,
+        help="after which clients reconnect; 0: never",
+    )
+    serve.add_argument("--max-connections", type=int, default=5_000, help="further ones are closed")
+    serve.add_argument(
+        "--drain-s", type=float, default=5.0, help="longest time for calls in flight at shutdown"
+    )
+    serve.add_argument("--log-level", default="info")
+    serve.add_argument("--exit-with-parent", action="store_true", help="exit at end of input")
+    return top
+
+
+def _add_beside_grpc(serve: argparse.ArgumentParser) -> None:
+    """Add the options of the listeners beside gRPC."""
     serve.add_argument("--amqp-listen", default="", help="HOST:PORT for AMQP; default: none")
     # The operator sets the variables: a version before 0.9 would refuse the options.
     serve.add_argument(
@@ -68,41 +108,6 @@ def _parser() -> argparse.ArgumentParser:
         help="detach links after 10 idle minutes, close connections after 5 minutes without a link,"
         " as Azure does; default: $BENDYBUS_AMQP_IDLE_LIMITS",
     )
-    serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
-    serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
-    serve.add_argument(
-        "--metrics-host", default="", help="default: that of --listen in a pod, else 127.0.0.1"
-    )
-    serve.add_argument(
-        "--partition", type=_partition, action="append", default=[], metavar="INDEX=HOST:PORT"
-    )
-    serve.add_argument("--tls-directory", type=Path, help="folder with tls.crt, tls.key, ca.crt")
-    serve.add_argument("--bus-identity", default="", help="spiffe://bendybus/ns/NS/bus/NAME")
-    serve.add_argument(
-        "--access-policies", type=Path, help="JSON file; without it, any key is accepted"
-    )
-    # A variable, as above.
-    serve.add_argument(
-        "--host-name",
-        dest="host_names",
-        action="append",
-        metavar="NAME",
-        help="a name of this bus, which tokens must be for; repeatable; default: "
-        "$BENDYBUS_HOST_NAMES, separated by commas, or any name",
-    )
-    serve.add_argument(
-        "--max-connection-age-s",
-        type=float,
-        default=0.0,
-        help="after which clients reconnect; 0: never",
-    )
-    serve.add_argument("--max-connections", type=int, default=5_000, help="further ones are closed")
-    serve.add_argument(
-        "--drain-s", type=float, default=5.0, help="longest time for calls in flight at shutdown"
-    )
-    serve.add_argument("--log-level", default="info")
-    serve.add_argument("--exit-with-parent", action="store_true", help="exit at end of input")
-    return top
 
 
 def main() -> int:

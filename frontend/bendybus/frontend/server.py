@@ -69,17 +69,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     streams = ClientStreams(authenticator, settings.max_connection_age_s)
     health = Health()
     server = _server(settings, authenticator, health, front_end)
-    sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(front_end, streams), server)
-    receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(
-        ReceiverService(front_end, streams), server
-    )
-    management_pb2_grpc.add_ManagementServiceServicer_to_server(
-        ManagementService(front_end), server
-    )
-    transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
-        TransactionService(front_end, streams), server
-    )
-    pipeline_pb2_grpc.add_PipelineServiceServicer_to_server(PipelineService(front_end), server)
+    _add_services(server, front_end, streams)
     await serving.add_health_and_reflection(server, SERVICES, health)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
@@ -128,6 +118,20 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         if metrics is not None:
             metrics.shutdown()
             metrics.server_close()
+
+
+def _add_services(server: grpc.aio.Server, front_end: FrontEnd, streams: ClientStreams) -> None:
+    sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(front_end, streams), server)
+    receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(
+        ReceiverService(front_end, streams), server
+    )
+    management_pb2_grpc.add_ManagementServiceServicer_to_server(
+        ManagementService(front_end), server
+    )
+    transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
+        TransactionService(front_end, streams), server
+    )
+    pipeline_pb2_grpc.add_PipelineServiceServicer_to_server(PipelineService(front_end), server)
 
 
 def _server(

@@ -8,7 +8,7 @@ Elements stand in the order in which the service writes them, since older client
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element
 
@@ -20,9 +20,11 @@ from bendybus.domain.errors import InvalidArgument, InvalidOperation
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.limits import Tier
 from bendybus.domain.shared_access import Policy
-from bendybus.frontend.core.manage import Runtime
 from bendybus.frontend.listeners.web import atom, rule_documents
 from bendybus.frontend.listeners.web.atom import element, text
+
+if TYPE_CHECKING:
+    from bendybus.frontend.core.manage import Runtime
 
 _RULES: Final = "AuthorizationRules"
 _DEFAULT_RULE: Final = "DefaultRuleDescription"
@@ -83,7 +85,7 @@ class Shown:
     """An entity, and what is known of it. `host`: of the URIs of what it forwards to."""
 
     entity: Entity
-    runtime: Runtime
+    runtime: "Runtime"
     tier: Tier
     host: str = ""
     policies: Sequence[Policy] = ()
