@@ -117,6 +117,10 @@ func main() {
 		list()
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == "--time" {
+		timing(os.Args[2:])
+		return
+	}
 	var asked []job
 	check(json.NewDecoder(os.Stdin).Decode(&asked))
 	waiting := make(chan job)

@@ -100,6 +100,11 @@ final class Main {
             return;
         }
         trust(System.getenv("SSL_CERT_FILE"));
+        if (arguments.length > 0 && arguments[0].equals("--time")) {
+            var rest = Arrays.asList(arguments).subList(1, arguments.length);
+            System.out.println(JSON.writeValueAsString(Timing.time(rest)));
+            System.exit(0);
+        }
         List<Job> jobs = Arrays.asList(JSON.readValue(System.in, Job[].class));
         var workers = Executors.newFixedThreadPool(AT_ONCE);
         jobs.forEach(job -> workers.execute(() -> answer(job)));

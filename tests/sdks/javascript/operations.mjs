@@ -565,6 +565,12 @@ async function main() {
     console.log(JSON.stringify(Object.keys(OPERATIONS)));
     return;
   }
+  const at = process.argv.indexOf("--time");
+  if (at >= 0) {
+    const { time } = await import("./timing.mjs");
+    await time(process.argv.slice(at + 1));
+    process.exit(0);
+  }
   let input = "";
   for await (const chunk of process.stdin) input += chunk;
   const jobs = JSON.parse(input);
