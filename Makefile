@@ -111,6 +111,10 @@ test-peers: $(VENV)/.peers-installed ## Run the tests against another implementa
 sdks: install ## Run the official SDKs of JavaScript, Go and Java on a bus (needs npm, Go 1.23, a JDK, mvn; network)
 	@$(PY) -m pytest -q tests/sdks $(ARGS)
 
+.PHONY: go-tests
+go-tests: install ## Run the live tests of the SDK for Go against two buses (4 minutes, Go 1.23, network, root for port 443)
+	@$(PY) -m tests.sdks.go_live $(ARGS)
+
 .PHONY: azure-tests
 azure-tests: install ## Run the tests of azure-servicebus against a bus (15 minutes, network, root for port 443)
 	@$(PY) -m tests.azure_sdk $(ARGS)

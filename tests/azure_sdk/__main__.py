@@ -19,7 +19,7 @@ from tests.azure_sdk import distribution, live_bus, plugin, verdict
 from tests.azure_sdk.distribution import ROOT
 
 EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
-# All but those of the administration client, which uses HTTP, and those that need no service.
+# All but those of the administration client, and those that need no service.
 FILES: Final = (
     "test_queues",
     "async_tests/test_queues_async",
@@ -35,6 +35,20 @@ FILES: Final = (
     "async_tests/test_list_sessions_async",
     "test_message",
 )
+# These delete every queue and topic that there is: one after the other, on a bus of their own.
+ADMINISTRATION: Final = (
+    "mgmt_tests/test_mgmt_namespaces",
+    "mgmt_tests/test_mgmt_queues",
+    "mgmt_tests/test_mgmt_rules",
+    "mgmt_tests/test_mgmt_subscriptions",
+    "mgmt_tests/test_mgmt_topics",
+    "mgmt_tests/test_topic_filter_counts_live",
+    "mgmt_tests/async/test_mgmt_namespaces_async",
+    "mgmt_tests/async/test_mgmt_queues_async",
+    "mgmt_tests/async/test_mgmt_rules_async",
+    "mgmt_tests/async/test_mgmt_subscriptions_async",
+    "mgmt_tests/async/test_mgmt_topics_async",
+)
 # More than there are cores: the tests mostly sleep.
 WORKERS: Final = 12
 
@@ -47,6 +61,7 @@ def run(
         lines = Path(folder, "results")
         lines.touch()
         with live_bus.started(Path(folder)) as facts:
+            trusted = live_bus.read(facts).trusted
             subprocess.run(
                 [
                     *(sys.executable, "-m", "pytest", "-p", "tests.azure_sdk.plugin"),
@@ -59,6 +74,9 @@ def run(
                 env={
                     **os.environ,
                     live_bus.VARIABLE: str(facts),
+                    # What HTTP trusts, synchronous and not; read at import.
+                    "REQUESTS_CA_BUNDLE": trusted,
+                    "SSL_CERT_FILE": trusted,
                     plugin.RESULTS: str(lines),
                     "PYTHONPATH": str(ROOT),
                 },
@@ -75,16 +93,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", help="only files whose names have one of these words")
     parser.add_argument("--workers", type=int, default=WORKERS, help="how many processes; 0: none")
     options, more = parser.parse_known_args(arguments)
-    files = [
-        name
-        for name in FILES
-        if not options.files or any(word in f"{name}.py" for word in options.files)
-    ]
-    if not files:
+    files, alone = (
+        [
+            name
+            for name in names
+            if not options.files or any(word in f"{name}.py" for word in options.files)
+        ]
+        for names in (FILES, ADMINISTRATION)
+    )
+    if not files and not alone:
         parser.error(f"no file has one of these words: {' '.join(options.files)}")
     known = verdict.exceptions(tomllib.loads(EXCEPTIONS.read_text(encoding="utf-8")))
+    tests = distribution.fetched() / "tests"
     try:
-        found = run(distribution.fetched() / "tests", files, options.workers, more)
+        found = run(tests, files, options.workers, more) if files else []
+        found += run(tests, alone, 0, more) if alone else []
     except live_bus.CannotListen as error:
         print(f"azure-tests: {error}", file=sys.stderr)
         return 2

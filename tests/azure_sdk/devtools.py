@@ -2,11 +2,13 @@
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
 from tests.azure_sdk import live_bus
 from tests.azure_sdk.credentials import AsyncCredential, Credential
+from tests.integration.secured import ROOT_KEY, ROOT_POLICY
 
 RESOURCE_GROUP_PARAM: Final = "resource_group"
 Resources = dict[str, Any]
@@ -117,6 +119,44 @@ class ResourceGroupPreparer(AzureMgmtPreparer):
     def create_resource(self, name: str, **given: Any) -> Resources:
         """Return a group with that name."""
         return {RESOURCE_GROUP_PARAM: FakeResource(name), "location": ""}
+
+
+class PowerShellPreparer:
+    """A decorator that hands a test what the environment says of a namespace, by keyword."""
+
+    def __init__(self, directory: str = "", **examples: str) -> None:
+        self._names = [*examples]
+
+    def __call__(self, test: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a test that gets it."""
+
+        @functools.wraps(test)
+        def run(test_class: Any) -> Any:
+            return test(test_class, **self._variables(test))
+
+        @functools.wraps(test)
+        async def run_async(test_class: Any) -> Any:
+            return await test(test_class, **self._variables(test))
+
+        made: Any = run_async if asyncio.iscoroutinefunction(test) else run
+        # For pytest, which would look for fixtures with the names of its parameters.
+        made.__signature__ = inspect.Signature(
+            [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+        )
+        return made  # type: ignore[no-any-return]
+
+    def _variables(self, test: Callable[..., Any]) -> Resources:
+        facts = live_bus.facts()
+        known = {
+            "servicebus_connection_str": facts.connection_string(),
+            "servicebus_fully_qualified_namespace": facts.address,
+            "servicebus_sas_policy": ROOT_POLICY,
+            "servicebus_sas_key": ROOT_KEY,
+        }
+        asked = inspect.signature(test).parameters
+        takes_all = any(each.kind is each.VAR_KEYWORD for each in asked.values())
+        names = (name for name in self._names if takes_all or name in asked)
+        return {name: known.get(name, name) for name in names}
 
 
 def get_region_override(default: str = "") -> str:

@@ -54,6 +54,7 @@ def pytest_load_initial_conftests() -> None:
         AzureTestError=devtools.AzureTestError,
         CachedResourceGroupPreparer=preparer,
         FakeResource=devtools.FakeResource,
+        PowerShellPreparer=devtools.PowerShellPreparer,
         RandomNameResourceGroupPreparer=preparer,
         ReservedResourceNameError=devtools.ReservedResourceNameError,
         add_general_regex_sanitizer=ignored,

@@ -299,6 +299,7 @@ def first_line(peer: RawAmqp) -> bytes:
 def test_a_websocket_has_its_path_and_its_protocol(listening: Listening) -> None:
     for headers, path, wanted in (
         ((*WEBSOCKET, OURS), "/$servicebus/websocket", b"101"),
+        ((*WEBSOCKET, "Sec-WebSocket-Protocol: x, amqp"), "/$servicebus/websocket", b"101"),
         ((*WEBSOCKET, OURS), "/$servicebus/websocket/x", b"401"),
         ((*WEBSOCKET, OURS), "/%24servicebus/../etc/passwd", b"401"),
         ((*WEBSOCKET, OURS), "/" + "x" * 6_000, b"401"),

@@ -164,6 +164,14 @@ def _message_count(shown: Shown) -> str:
     return str(waiting + total.dead_letter + total.transfer_dead_letter)
 
 
+def _accessed_at_ms(shown: Shown) -> int:
+    accessed_at_ms = shown.runtime.total.accessed_at_ms
+    if shown.entity.kind is EntityKind.SUBSCRIPTION:
+        # As the service does: of queues and topics that were never used it says never.
+        return max(accessed_at_ms, shown.entity.created_at_ms)
+    return accessed_at_ms
+
+
 def _count_details(shown: Shown) -> tuple[str, str]:
     total = shown.runtime.total
     counts = {
@@ -202,7 +210,7 @@ _FACT: Final[Mapping[str, Callable[[Shown], tuple[str, ...]]]] = {
     _RULES: lambda shown: (_authorization_rules(shown),),
     "CreatedAt": lambda shown: (atom.moment(shown.entity.created_at_ms),),
     "UpdatedAt": lambda shown: (atom.moment(shown.entity.updated_at_ms),),
-    "AccessedAt": lambda shown: (atom.moment(shown.runtime.total.accessed_at_ms),),
+    "AccessedAt": lambda shown: (atom.moment(_accessed_at_ms(shown)),),
     "CountDetails": _count_details,
     "SubscriptionCount": lambda shown: (str(shown.subscription_count),),
     "SqlFilterCount": lambda shown: (str(shown.sql_filter_count),),

@@ -1,9 +1,10 @@
 """AMQP over WebSockets.
 
-    GET /$servicebus/websocket    sub-protocol AMQPWSB10; messages carry the bytes of the
-                                  connection, split anywhere
+    GET /$servicebus/websocket    sub-protocol AMQPWSB10, or amqp; messages carry the bytes of
+                                  the connection, split anywhere
 
-Source: AMQP WebSocket Binding 1.0.
+Source: AMQP WebSocket Binding 1.0; programs on the SDK for Go, which choose it themselves, name the
+protocol amqp.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from aiohttp import WSMsgType, web
 from bendybus.domain import limits
 from bendybus.frontend.listeners.amqp.client_connection import ClientConnection, Wire
 
-PROTOCOL: Final = "AMQPWSB10"
+PROTOCOLS: Final = ("AMQPWSB10", "amqp")
 PATH: Final = "/$servicebus/websocket"
 # The largest WebSocket message. An AMQP frame may be split over several.
 MESSAGE_BYTES_MAX: Final = 4 * limits.MB
@@ -36,7 +37,7 @@ class Line(Protocol):
 async def serve(request: web.Request, admit: Admit, line: Line) -> web.StreamResponse:
     """Answer a request for a WebSocket, and carry AMQP on it until its end."""
     response = web.WebSocketResponse(
-        protocols=(PROTOCOL,),
+        protocols=PROTOCOLS,
         compress=False,
         max_msg_size=MESSAGE_BYTES_MAX,
         timeout=_CLOSE_S,
@@ -44,8 +45,8 @@ async def serve(request: web.Request, admit: Admit, line: Line) -> web.StreamRes
     # Checked here, since aiohttp logs a warning for each client that offers others.
     wanted = request.headers.getall("Sec-WebSocket-Protocol", [])
     offered = {each.strip() for names in wanted for each in names.split(",")}
-    if PROTOCOL not in offered or not response.can_prepare(request).ok:
-        return web.Response(status=426, text=f"a WebSocket with {PROTOCOL} is expected\n")
+    if offered.isdisjoint(PROTOCOLS) or not response.can_prepare(request).ok:
+        return web.Response(status=426, text=f"a WebSocket with {PROTOCOLS[0]} is expected\n")
     await response.prepare(request)
     await WebSocketWire(response, request).serve(admit, line)
     return response
