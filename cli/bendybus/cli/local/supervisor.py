@@ -7,6 +7,7 @@ Each child has one task; a child that never comes to serve stops everything with
 
 import asyncio
 import errno
+import ipaddress
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -26,8 +27,10 @@ _LOG_CHECK_S: Final = 10.0
 _KILLED_S: Final = 5.0
 # As many processes as any machine has a use for.
 FRONT_ENDS_MAX: Final = 16
-_AMQP_OPTION: Final = "--amqp-port"
-_WHY_NOT: Final = {errno.EACCES: "is only for programs with more privileges"}
+_WHY_NOT: Final = {
+    errno.EACCES: "is only for programs with more privileges",
+    errno.EADDRNOTAVAIL: "cannot be used: --host is not an address of this machine",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,10 @@ class Settings:
     front_ends: int = 1
     # That of the first front end; None: the usual one where it is free.
     amqp_port: int | None = None
+    # That of the first front end for HTTP: health, and AMQP over WebSockets; None: nowhere.
+    http_port: int | None = None
+    # The address at which front ends listen; partition servers listen on loopback.
+    host: str = programs.HOST
     programs: Programs = field(default_factory=Programs)
 
 
@@ -55,8 +62,9 @@ class Supervisor:
         self._control = ""
         # The address of each partition, and whether they are chosen for good.
         self._peers: dict[int, str] = {}
-        # Where each front end speaks AMQP.
+        # Where each front end speaks AMQP, and HTTP.
         self._amqp: dict[int, str] = {}
+        self._http: dict[int, str] = {}
         self._telling = False
         self._serving = False
         self._stop = asyncio.Event()
@@ -90,15 +98,19 @@ class Supervisor:
 
     def facts(self) -> dict[str, Any]:
         """Return what run.json holds."""
-        fronts = [child.address for child in self._children if child.role == FRONTEND]
+        fronts = [
+            endpoint.reachable(child.address) for child in self._children if child.role == FRONTEND
+        ]
+        amqp = _in_order(self._amqp)
         return {
             # Of the first; each of the others serves the same bus.
             "connection_string": endpoint.local(fronts[0]),
             "endpoint": fronts[0],
             "endpoints": fronts,
             # The same bus for the official SDKs.
-            "amqp_connection_string": endpoint.local(self._amqp[0]),
-            "amqp_endpoints": [address for _, address in sorted(self._amqp.items())],
+            "amqp_connection_string": endpoint.local(amqp[0]),
+            "amqp_endpoints": amqp,
+            "http_endpoints": _in_order(self._http),
             "data": str(self._settings.data),
             "namespace": self._identity.namespace.name,
             "control": self._control,
@@ -210,7 +222,8 @@ class Supervisor:
             partition: child.address for child in self._children for partition in child.partitions
         }
         count = self._settings.front_ends
-        for first in filter(None, (self._settings.port, self._settings.amqp_port)):
+        settings = self._settings
+        for first in filter(None, (settings.port, settings.amqp_port, settings.http_port)):
             programs.reserve(first, count)
         for number in range(count):
             name = FRONTEND if count == 1 else f"{FRONTEND}-{number}"
@@ -233,7 +246,7 @@ class Supervisor:
         after the ports of all front ends where they are free.
         """
         first, count = self._settings.port, self._settings.front_ends
-        listen = f"{programs.HOST}:{first + number if first else programs.free_port()}"
+        listen = self._listen(first + number if first else programs.free_port())
         metrics_port = programs.port_near(first, count + 2 * number + 1)
         command = self._settings.programs.frontend_command(
             addresses,
@@ -241,22 +254,42 @@ class Supervisor:
             amqp_listen=self._amqp_address(number),
             health_listen=f"{programs.HOST}:{programs.port_near(first, count + 2 * number)}",
             metrics_port=metrics_port,
+            http_listen=self._http_address(number),
         )
         return Start(listen, command, _metrics_url(metrics_port))
 
+    def _listen(self, port: int) -> str:
+        host = self._settings.host
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     def _amqp_address(self, number: int) -> str:
-        """Return where a front end speaks AMQP; another address if the last one is taken."""
-        wanted, last = self._settings.amqp_port, self._amqp.get(number)
+        """Return where a front end speaks AMQP."""
+        usual = None if self._settings.amqp_port is not None else endpoint.AMQP_PORT
+        return self._address(self._amqp, number, self._settings.amqp_port, usual)
+
+    def _http_address(self, number: int) -> str:
+        """Return where a front end speaks HTTP; "": nowhere."""
+        wanted = self._settings.http_port
+        return "" if wanted is None else self._address(self._http, number, wanted)
+
+    def _address(
+        self, known: dict[int, str], number: int, wanted: int | None, usual: int | None = None
+    ) -> str:
+        """Return an address of a front end, which is kept; another one if it is taken meanwhile.
+
+        `wanted`: the port of the first front end; `usual`: one to take if it is free.
+        """
+        last = known.get(number)
         if wanted:
             port = wanted + number
-        elif last and programs.is_free_port(int(last.rpartition(":")[2])):
+        elif last and programs.is_free_port(int(last.rpartition(":")[2]), self._settings.host):
             return last
-        elif wanted is None:
-            port = programs.port_near(endpoint.AMQP_PORT, number)
+        elif usual is not None:
+            port = programs.port_near(usual, number)
         else:
             port = programs.free_port()
-        self._amqp[number] = f"{programs.HOST}:{port}"
-        return self._amqp[number]
+        known[number] = self._listen(port)
+        return known[number]
 
     def _add(self, child: Child) -> None:
         assert self._tasks is not None
@@ -330,11 +363,29 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
+def _in_order(addresses: Mapping[int, str]) -> list[str]:
+    """Return where clients on this machine find the front ends, the first one first."""
+    return [endpoint.reachable(address) for _, address in sorted(addresses.items())]
+
+
 def _metrics_url(port: int) -> str:
     return f"http://{programs.HOST}:{port}/metrics"
 
 
-def check_ports(port: int, front_ends: int = 1, *, option: str = "--port") -> None:
+def check_host(host: str) -> None:
+    """Raise UsageError unless `host` is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError as error:
+        raise UsageError(
+            f"--host: {host!r} is not an IP address. Give one of this machine, or 0.0.0.0 for "
+            "all of them."
+        ) from error
+
+
+def check_ports(
+    port: int, front_ends: int = 1, *, option: str = "--port", host: str = programs.HOST
+) -> None:
     """Raise UsageError or CliError unless the front ends can listen there."""
     if not 1 <= front_ends <= FRONT_ENDS_MAX:
         raise UsageError(f"--front-ends: {front_ends} is outside 1 to {FRONT_ENDS_MAX}.")
@@ -346,18 +397,26 @@ def check_ports(port: int, front_ends: int = 1, *, option: str = "--port") -> No
             f"{programs.PORT_MAX} is the last. Choose a lower one."
         )
     for each in range(port, port + front_ends) if port else ():
-        if error := programs.why_not(each):
+        if error := programs.why_not(each, host):
             raise CliError(
                 f"Port {each} {_WHY_NOT.get(error, 'is taken')}. "
                 f"Choose another with {option} (0: any free one)."
             )
 
 
-def check_amqp_ports(amqp_port: int, port: int, front_ends: int) -> None:
-    """Raise UsageError or CliError unless the front ends can speak AMQP there, beside `port`."""
-    check_ports(amqp_port, front_ends, option=_AMQP_OPTION)
-    if port and amqp_port and abs(amqp_port - port) < front_ends:
-        raise UsageError(
-            f"{_AMQP_OPTION}: port {max(amqp_port, port)} is needed for --port. "
-            f"Choose another (0: any free one)."
-        )
+def check_listeners(ports: Mapping[str, int | None], front_ends: int, host: str) -> None:
+    """Raise UsageError or CliError unless the front ends can listen at all of these ports.
+
+    `ports`: by option, that of the first front end; None: none is asked for.
+    """
+    check_host(host)
+    checked: dict[str, int] = {}
+    for option, port in ports.items():
+        check_ports(port or 0, front_ends, option=option, host=host)
+        for other, taken in checked.items():
+            if port and taken and abs(port - taken) < front_ends:
+                raise UsageError(
+                    f"{option}: port {max(port, taken)} is needed for {other}. "
+                    "Choose another (0: any free one)."
+                )
+        checked[option] = port or 0
