@@ -43,6 +43,7 @@ def main() -> int:
     parser.add_argument("--listen", required=True)
     parser.add_argument("--amqp-listen", default="")
     parser.add_argument("--health-listen", default="")
+    parser.add_argument("--http-listen", default="")
     parser.add_argument("--partitions", default="")
     parser.add_argument("--exit-with-parent", action="store_true")
     options, _ = parser.parse_known_args()
@@ -51,7 +52,8 @@ def main() -> int:
         return readiness.print_failure(RuntimeError("the file belongs to another bus"))
     with (options.behaviour / "asked").open("a", encoding="utf-8") as asked:
         asked.write(f"{options.role} {options.listen}\n")
-        for name, address in (("amqp", options.amqp_listen), ("health", options.health_listen)):
+        for name in ("amqp", "health", "http"):
+            address = getattr(options, f"{name}_listen")
             asked.write(f"{name} {address}\n" * bool(address))
     if options.amqp_listen and _is_taken(options.behaviour / "taken-amqp"):
         _wait_until_bound(options.amqp_listen)
