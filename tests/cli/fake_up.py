@@ -38,7 +38,9 @@ def main() -> int:
                 int(port), _number(flags, "--amqp-port"), _number(flags, "--http-port"), host
             ),
             sizes=process_commands.Sizes(2, 3 if "--three" in flags else 1),
-            say_ready=process_commands.in_form(Output.JSON if "--json" in flags else Output.TABLE, host),
+            say_ready=process_commands.in_form(
+                Output.JSON if "--json" in flags else Output.TABLE, host
+            ),
             programs=programs(Path(data)),
         )
     )

@@ -46,8 +46,8 @@ def test_a_config_is_the_whole_bus(capsys: Capture, option: str, value: str) -> 
 
     assert code == 2
     assert capsys.readouterr().err == (
-        f"bendybus: --config: cannot be combined with {option}. bendybus convert makes manifests of "
-        "it, to which you can add others.\n"
+        f"bendybus: --config: cannot be combined with {option}. bendybus convert makes manifests "
+        "of it, to which you can add others.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""`bendybus emulator` as a process, with what a test of its own needs: ports, a file, its output."""
+"""`bendybus emulator` as a process, with what a test of its own needs: ports, file, output."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`bendybus emulator` stands in for the official emulator's container: real servers, Azure's SDK."""
+"""`bendybus emulator` in the place of the official emulator's container, with Azure's SDK."""
 
 import json
 import socket
@@ -68,7 +68,9 @@ def test_a_container_that_answers_health_first_has_the_entities_of_its_config(ru
 
 @pytest.mark.requirement("R502", "R504", "R505")
 def test_the_output_has_the_report_the_variables_and_the_ready_line_last(run: Run) -> None:
-    emulator = run(config("orders"), environment={"ACCEPT_EULA": "Y", "MSSQL_SA_PASSWORD": "geheim"})
+    emulator = run(
+        config("orders"), environment={"ACCEPT_EULA": "Y", "MSSQL_SA_PASSWORD": "geheim"}
+    )
 
     emulator.wait_ready()
 

@@ -168,8 +168,7 @@ class _Converter:
         spec: dict[str, Any] = {"namespaceRef": {"name": self._namespace}}
         if topic:
             spec["topicName"] = topic
-        properties = found.get("Properties", (json_text.step(path, "Properties"), {}))
-        settings = self._properties(kind, *properties)
+        settings = self._properties(kind, path, found.get("Properties"))
         partitioned = self._partition_count > 1
         rules = emulator_rules.read(self._reader, found.get("Rules"), partitioned=partitioned)
         if given is not None and name is not None:
@@ -193,9 +192,11 @@ class _Converter:
         self._object_names.add(found)
         return found
 
-    def _properties(self, kind: EntityKind, path: str, value: Any) -> dict[str, Any]:
+    def _properties(self, kind: EntityKind, path: str, field: Field | None) -> dict[str, Any]:
+        """Return the settings of the entity at `path`, as manifests have them."""
         settings = _settings(kind)
-        found = self._reader.fields(path, value, settings, idle=_IDLE)
+        path, value = field or (json_text.step(path, "Properties"), None)
+        found = {} if field is None else self._reader.fields(path, value, settings, idle=_IDLE)
         made: dict[str, Any] = {}
         for name, setting in settings.items():
             if name in found:
@@ -255,8 +256,7 @@ class _Converter:
         return field[1]
 
     def _duration(self, setting: Setting, field: Field) -> str | None:
-        path, value = field
-        text = self._reader.text(field)
+        path, text = field[0], self._reader.text(field)
         if text is None:
             return None
         weeks = _WEEKS.match(text)

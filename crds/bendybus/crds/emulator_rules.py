@@ -61,7 +61,8 @@ def _rule(reader: FieldReader, path: str, value: Any, partitioned: bool) -> dict
     made = _properties(reader, *properties)
     if name is None or not made:
         return {}
-    return {"name": name} | made if _checked(reader, path, {"name": name} | made, partitioned) else {}
+    made = {"name": name} | made
+    return made if _checked(reader, path, made, partitioned) else {}
 
 
 def _checked(reader: FieldReader, path: str, made: dict[str, Any], partitioned: bool) -> bool:
@@ -140,8 +141,6 @@ def _sql(reader: FieldReader, path: str, name: str, found: Mapping[str, Field]) 
 
 def _action(reader: FieldReader, path: str, value: Any) -> dict[str, Any]:
     found = reader.fields(path, value, (_SQL,), idle=_IDLE)
-    if value == {}:
-        reader.taken(path, "is empty: none.")
     text = reader.text(found.get(_SQL))
     if text is None:
         return {}

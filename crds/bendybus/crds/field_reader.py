@@ -57,6 +57,8 @@ class FieldReader:
             self.wrong(path, "an object, { … }", value)
             self._wrong.add(path)
             return {}
+        if not value:
+            self.taken(path, "is empty.")
         names = {name.lower(): name for name in (*known, *idle)}
         found: dict[str, Field] = {}
         for key, given in value.items():

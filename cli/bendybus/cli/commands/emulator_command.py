@@ -99,7 +99,7 @@ def emulator(
         bundle,
         choice,
         data=data or choice.data or _data(choice.environment, bundle.namespace.name),
-        listening=Listening(port, amqp_port, http_port, host),
+        listening=Listening(port, amqp_port, http_port, host, late=True),
         sizes=Sizes(),
         say_ready=say_ready,
     )

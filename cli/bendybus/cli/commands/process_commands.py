@@ -61,6 +61,8 @@ class Listening:
     # None: nowhere.
     http_port: int | None = None
     host: str = LOOPBACK
+    # Only once the entities of the manifests are there.
+    late: bool = False
 
 
 # Says that a bus is ready: its facts, what it is of, and what became of the manifests.
@@ -100,7 +102,7 @@ def up(
         str,
         typer.Option(
             metavar="IP",
-            help="Address to listen at. At another one than 127.0.0.1, such as 0.0.0.0 (all), other "
+            help="Address to listen at. At any but 127.0.0.1, such as 0.0.0.0 (all), other "
             "machines have access: any key is accepted.",
         ),
     ] = LOOPBACK,
@@ -210,6 +212,7 @@ def serve(
             amqp_port=listening.amqp_port,
             http_port=listening.http_port,
             host=listening.host,
+            publish_late=listening.late,
             programs=programs or Programs(),
         )
         asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, say_ready))
@@ -222,19 +225,18 @@ def _cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-async def _supervise(
-    boss: supervisor.Supervisor, bundle: Bundle, say_ready: SayReady
-) -> None:
+async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, say_ready: SayReady) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, boss.stop)
 
     async def when_ready(ready: supervisor.Supervisor) -> None:
-        facts = ready.facts()
-        outcomes, partitions = await asyncio.to_thread(_apply, facts["connection_string"], bundle)
+        where = ready.facts()["connection_string"]
+        outcomes, partitions = await asyncio.to_thread(_apply, where, bundle)
+        await ready.publish()
         for sentence in management.say_unavailable(partitions, ready.logs()):
             printing.note(sentence)
-        say_ready(facts, bundle, outcomes)
+        say_ready(ready.facts(), bundle, outcomes)
 
     await boss.run(when_ready)
 
@@ -293,9 +295,8 @@ def ready_sentence(facts: dict[str, Any], bundle: Bundle, host: str) -> str:
     """Return what is ready, where, and who has access."""
     namespace = bundle.namespace
     implicit = ", implied: no BusNamespace was given" if bundle.implicit else ""
-    partitions = "1 partition" if namespace.partition_count == 1 else (
-        f"{namespace.partition_count} partitions"
-    )
+    count = namespace.partition_count
+    partitions = f"{count} partition" + ("" if count == 1 else "s")
     access = "This machine only, any key is accepted."
     if host != LOOPBACK:
         access = f"It listens at {host}: whoever can reach it has access, any key is accepted."

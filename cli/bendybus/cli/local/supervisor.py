@@ -48,6 +48,8 @@ class Settings:
     http_port: int | None = None
     # The address at which front ends listen; partition servers listen on loopback.
     host: str = programs.HOST
+    # Clients find the front ends only after `publish`: until then, nothing listens at these ports.
+    publish_late: bool = False
     programs: Programs = field(default_factory=Programs)
 
 
@@ -67,6 +69,7 @@ class Supervisor:
         self._http: dict[int, str] = {}
         self._telling = False
         self._serving = False
+        self._public = not settings.publish_late
         self._stop = asyncio.Event()
 
     async def run(self, when_ready: Callable[["Supervisor"], Awaitable[None]]) -> None:
@@ -96,6 +99,22 @@ class Supervisor:
                 child.kill()
         self._stop.set()
 
+    async def publish(self) -> None:
+        """Let the front ends listen where clients look for them: the entities are there now.
+
+        What waits for a port or for /health would else go on before they are.
+        """
+        if self._public:
+            return
+        self._public = True
+        fronts = [child for child in self._children if child.role == FRONTEND]
+        for child in fronts:
+            child.hold()
+            await child.down.wait()
+            child.choose_again()
+            child.release()
+        await self._all_ready()
+
     def facts(self) -> dict[str, Any]:
         """Return what run.json holds."""
         fronts = [
@@ -108,7 +127,7 @@ class Supervisor:
             "endpoint": fronts[0],
             "endpoints": fronts,
             # The same bus for the official SDKs.
-            "amqp_connection_string": endpoint.local(amqp[0]),
+            "amqp_connection_string": endpoint.local(amqp[0]) if amqp else "",
             "amqp_endpoints": amqp,
             "http_endpoints": _in_order(self._http),
             "data": str(self._settings.data),
@@ -246,6 +265,8 @@ class Supervisor:
         after the ports of all front ends where they are free.
         """
         first, count = self._settings.port, self._settings.front_ends
+        if not self._public:
+            return self._hidden_frontend(addresses)
         listen = self._listen(first + number if first else programs.free_port())
         metrics_port = programs.port_near(first, count + 2 * number + 1)
         command = self._settings.programs.frontend_command(
@@ -257,6 +278,14 @@ class Supervisor:
             http_listen=self._http_address(number),
         )
         return Start(listen, command, _metrics_url(metrics_port))
+
+    def _hidden_frontend(self, addresses: Mapping[int, str]) -> Start:
+        """Return how to start a front end that only this process knows."""
+        listen = f"{programs.HOST}:{programs.free_port()}"
+        command = self._settings.programs.frontend_command(
+            addresses, listen=listen, amqp_listen="", health_listen="", metrics_port=0
+        )
+        return Start(listen, command)
 
     def _listen(self, port: int) -> str:
         host = self._settings.host
