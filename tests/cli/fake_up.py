@@ -35,7 +35,11 @@ def main() -> int:
             Choice("", None, dict(os.environ)),
             data=Path(data),
             listening=Listening(
-                int(port), _number(flags, "--amqp-port"), _number(flags, "--http-port"), host
+                int(port),
+                _number(flags, "--amqp-port"),
+                _number(flags, "--http-port"),
+                host,
+                late="--late" in flags,
             ),
             sizes=process_commands.Sizes(2, 3 if "--three" in flags else 1),
             say_ready=process_commands.in_form(

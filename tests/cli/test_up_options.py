@@ -114,6 +114,23 @@ def test_front_ends_listen_at_the_host_and_http_port_that_are_asked_for(
     assert facts["endpoint"].startswith("127.0.0.1:")
 
 
+@pytest.mark.integration
+@pytest.mark.requirement("R504")
+def test_ports_of_the_emulator_open_only_once_the_entities_are_there(
+    start: Start, data: Path
+) -> None:
+    first = three_free()
+    ports = ("--amqp-port", str(first), "--http-port", str(first + 1))
+
+    facts = ready(start(port=first + 2, flags=("--json", "--late", *ports)))
+
+    hidden, public = asked(data, "frontend")
+    assert hidden != public == f"127.0.0.1:{first + 2}" == facts["endpoint"]
+    # The first front end, which the entities are created through, has neither.
+    assert asked(data, "amqp") == facts["amqp_endpoints"] == [f"127.0.0.1:{first}"]
+    assert asked(data, "http") == facts["http_endpoints"] == [f"127.0.0.1:{first + 1}"]
+
+
 @pytest.mark.requirement("R505")
 def test_the_http_port_of_the_emulator_comes_from_its_variable() -> None:
     found = [emulator_command.http_port_of(each) for each in ({}, {"EMULATOR_HTTP_PORT": "5301"})]

@@ -313,6 +313,28 @@ def test_a_file_that_is_no_config_is_refused_in_one_sentence(text: bytes, said: 
 
 
 @pytest.mark.requirement("R501")
+def test_what_the_number_of_partitions_does_not_allow_is_named_before_the_start() -> None:
+    action = rule(
+        FilterType="Sql",
+        SqlFilter={"SqlExpression": "1 = 1"},
+        Action={"SqlExpression": "SET sys.PartitionKey = 'a'"},
+    )
+    config = document(
+        queues=[queue(MaxMessageSizeInKilobytes=102_400)], topics=[topic_with(action)]
+    )
+
+    with pytest.raises(ManifestError) as caught:
+        emulator_config.convert("c", config, partition_count=16)
+
+    size, key = caught.value.problems
+    assert size.field == f"{QUEUE}.Properties.MaxMessageSizeInKilobytes"
+    assert size.sentence.startswith("must be at most 1024 in a Premium namespace of 16 partitions ")
+    assert key.field == RULE
+    assert "in a partitioned topic no action can" in key.sentence
+    assert emulator_config.convert("c", config).bundle.entities
+
+
+@pytest.mark.requirement("R501")
 def test_comments_are_refused_with_what_to_do() -> None:
     [problem] = refused(b'{ // queues\n "UserConfig": {} }')
 

@@ -16,7 +16,7 @@ defaults of Azure, which are ours; where the emulator has another one, the repor
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import API_VERSION
-from bendybus.domain import durations, entity_settings, limits
+from bendybus.domain import descriptions, durations, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Setting, SettingType
 from bendybus.domain.errors import InvalidArgument
@@ -293,12 +293,21 @@ class _Converter:
             else:
                 self._add(result)
         try:
-            return bundling.bundle(loaded)
+            bundle = bundling.bundle(loaded)
         except ManifestError as error:
             self._add(error.problems)
             return None
+        for wish in bundle.entities:
+            try:
+                descriptions.check_new(
+                    wish.description, tier=Tier.PREMIUM, partition_count=self._partition_count
+                )
+            except InvalidArgument as error:
+                said = error.message.removeprefix(f"{error.field}: ")
+                self._add([Problem(wish.source, "", f"spec.{error.field}", said)])
+        return bundle
 
-    def _add(self, problems: tuple[Problem, ...] | list[Problem]) -> None:
+    def _add(self, problems: Iterable[Problem]) -> None:
         """Add problems of manifests, by the fields of the file that they were made of."""
         for each in problems:
             path = each.source.removeprefix(f"{self._source}, ")

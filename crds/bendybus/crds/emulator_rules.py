@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
-from bendybus.crds import field_errors, json_text, loading, rule_manifest
+from bendybus.crds import field_errors, json_text, rule_manifest, suggestions
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.rule_manifest import RuleSpec
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, QuotaExceeded
@@ -119,7 +119,7 @@ def _filter_type(reader: FieldReader, field: Field | None) -> str | None:
         return None
     found = {name.lower(): name for name in _FILTERS}.get(text.lower())
     if found is None:
-        hint = loading.did_you_mean(text.lower().removesuffix("filter"), _FILTERS)
+        hint = suggestions.did_you_mean(text.lower().removesuffix("filter"), _FILTERS)
         reader.problem(field[0], f"{text!r} is not a type of filter.{hint}")
         return None
     reader.taken(field[0])

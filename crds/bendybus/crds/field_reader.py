@@ -7,7 +7,7 @@ the programs that write such files are not exact; null is the same as absent.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from bendybus.crds import field_errors, json_text, loading
+from bendybus.crds import field_errors, json_text, suggestions
 from bendybus.crds.conversion import Finding, Outcome
 from bendybus.crds.errors import Problem
 
@@ -65,7 +65,7 @@ class FieldReader:
             at = json_text.step(path, key)
             name = names.get(key.lower())
             if name is None:
-                hint = loading.did_you_mean(key, names.values())
+                hint = suggestions.did_you_mean(key, names.values())
                 self.not_supported(at, f"is not a known field.{hint}")
             elif name in found:
                 self.problem(at, f"is the same field as {found[name][0]}. Remove one of them.")
