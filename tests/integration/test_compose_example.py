@@ -94,10 +94,9 @@ def test_its_service_serves_the_entities_of_its_config(
         emulator.wait_ready()
         with emulator.sdk() as client:
             with client.get_topic_sender("shipments") as sender:
-                light = {"carrier": "air", "weight": 3}
-                heavy = {"carrier": "air", "weight": 30}
-                sender.send_messages(ServiceBusMessage("a", application_properties=light))
-                sender.send_messages(ServiceBusMessage("b", application_properties=heavy))
+                for body, weight in (("light", 3), ("heavy", 30)):
+                    properties: Any = {"carrier": "air", "weight": weight}
+                    sender.send_messages(ServiceBusMessage(body, application_properties=properties))
             with client.get_subscription_receiver("shipments", "express") as receiver:
                 [message] = receiver.receive_messages(2, max_wait_time=5)
                 receiver.complete_message(message)
@@ -105,6 +104,6 @@ def test_its_service_serves_the_entities_of_its_config(
     finally:
         emulator.kill()
 
-    assert str(message) == "a"
+    assert str(message) == "light"
     assert (message.application_properties or {})[b"priority"] == b"high"
     assert code == 0

@@ -57,15 +57,8 @@ def emulator(
     premium: Annotated[
         int, typer.Option(metavar="N", help="Number of partitions: 1, 2, 4, 8 or 16.")
     ] = emulator_configs.PARTITIONS_DEFAULT,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            parser=bus_choice.data_folder, metavar="PATH", help="Folder of the data, kept."
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(metavar="IP", help="Address to listen at; 0.0.0.0: all.")
-    ] = "0.0.0.0",
+    data: process_commands.DataFolder = None,
+    host: process_commands.Host = "0.0.0.0",
     port: Annotated[int, typer.Option(help="gRPC port (0: any free port).")] = 7480,
     amqp_port: Annotated[int, typer.Option(metavar="PORT", help="AMQP port.")] = endpoint.AMQP_PORT,
     http_port: Annotated[

@@ -41,6 +41,29 @@ UpFiles = Annotated[
         help="Manifests: a YAML file, a folder of them, or - for stdin; none: an empty bus.",
     ),
 ]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Instead of manifests: Config.json of the official emulator, or - for stdin.",
+    ),
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        parser=bus_choice.data_folder,
+        metavar="PATH",
+        help="Folder of the data; kept between runs.",
+    ),
+]
+Host = Annotated[
+    str,
+    typer.Option(
+        metavar="IP",
+        help="Address to listen at. At any but 127.0.0.1, such as 0.0.0.0 (all), other machines "
+        "have access: any key is accepted.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +98,7 @@ def up(
     queue: Annotated[
         list[str], typer.Option(help="Without manifests: a queue of the bus; repeatable.")
     ] = [],  # noqa: B006
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Instead of manifests: Config.json of the official emulator, or - for stdin.",
-        ),
-    ] = None,
+    config: Config = None,
     premium: Annotated[
         int | None,
         typer.Option(
@@ -90,22 +107,8 @@ def up(
             "default with --config: 1.",
         ),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            parser=bus_choice.data_folder,
-            metavar="PATH",
-            help="Folder of the data; kept between runs.",
-        ),
-    ] = None,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="IP",
-            help="Address to listen at. At any but 127.0.0.1, such as 0.0.0.0 (all), other "
-            "machines have access: any key is accepted.",
-        ),
-    ] = LOOPBACK,
+    data: DataFolder = None,
+    host: Host = LOOPBACK,
     port: Annotated[int, typer.Option(help="Front-end port (0: any free port).")] = 7480,
     amqp_port: Annotated[
         int | None,
