@@ -139,11 +139,12 @@ def test_the_http_port_of_the_emulator_comes_from_its_variable() -> None:
 
 
 @pytest.mark.requirement("R505")
-def test_an_http_port_that_is_no_number_is_refused() -> None:
+@pytest.mark.parametrize("text", ["http", "-1", "65536", "\u0665", "9" * 5_000])
+def test_an_http_port_that_is_no_port_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        emulator_command.http_port_of({"EMULATOR_HTTP_PORT": "http"})
+        emulator_command.http_port_of({"EMULATOR_HTTP_PORT": text})
 
-    assert str(caught.value) == "EMULATOR_HTTP_PORT: must be a port (got 'http')."
+    assert str(caught.value) == f"EMULATOR_HTTP_PORT: must be a port (got {text!r})."
 
 
 @pytest.mark.requirement("R505")

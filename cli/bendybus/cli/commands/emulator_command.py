@@ -24,6 +24,7 @@ from bendybus.cli.commands import process_commands
 from bendybus.cli.commands.process_commands import Listening, Sizes
 from bendybus.cli.errors import UsageError
 from bendybus.cli.local import data_directory
+from bendybus.cli.local.programs import PORT_MAX
 from bendybus.cli.output import printing
 from bendybus.crds.bundle import Bundle
 
@@ -101,7 +102,8 @@ def emulator(
 def http_port_of(environment: Mapping[str, str]) -> int:
     """Return the HTTP port that the environment asks for. Raises UsageError."""
     text = environment.get(_HTTP_PORT_VARIABLE, "").strip()
-    if text and not (text.isascii() and text.isdigit()):
+    number = text.isascii() and text.isdigit() and len(text) <= len(str(PORT_MAX))
+    if text and not (number and int(text) <= PORT_MAX):
         raise UsageError(f"{_HTTP_PORT_VARIABLE}: must be a port (got {text!r}).")
     return int(text) if text else HTTP_PORT
 
