@@ -13,6 +13,8 @@ from tests.crds.test_emulator_config import EXAMPLE
 
 __all__ = ["data", "start"]
 Capture = pytest.CaptureFixture[str]
+# No bus can have as many: what should be refused earlier is at least refused then.
+NEVER_RUNS = ("--processes", "99")
 
 
 @pytest.mark.requirement("R503")
@@ -21,7 +23,7 @@ Capture = pytest.CaptureFixture[str]
 def test_a_premium_bus_has_a_number_of_partitions_that_azure_has(
     capsys: Capture, before: tuple[str, ...], number: str
 ) -> None:
-    code = command.main(["up", *before, "--premium", number])
+    code = command.main(["up", *before, "--premium", number, *NEVER_RUNS])
 
     assert code == 2
     said = capsys.readouterr().err
@@ -30,7 +32,7 @@ def test_a_premium_bus_has_a_number_of_partitions_that_azure_has(
 
 @pytest.mark.requirement("R503")
 def test_a_manifest_of_the_bus_decides_its_partitions_alone(capsys: Capture) -> None:
-    code = command.main(["up", "-f", str(FLIGHTS), "--premium", "4"])
+    code = command.main(["up", "-f", str(FLIGHTS), "--premium", "4", *NEVER_RUNS])
 
     assert code == 2
     assert capsys.readouterr().err == (
@@ -42,7 +44,7 @@ def test_a_manifest_of_the_bus_decides_its_partitions_alone(capsys: Capture) -> 
 @pytest.mark.requirement("R502")
 @pytest.mark.parametrize(("option", "value"), [("--file", str(FLIGHTS)), ("--queue", "orders")])
 def test_a_config_is_the_whole_bus(capsys: Capture, option: str, value: str) -> None:
-    code = command.main(["up", "--config", str(EXAMPLE), option, value])
+    code = command.main(["up", "--config", str(EXAMPLE), option, value, *NEVER_RUNS])
 
     assert code == 2
     assert capsys.readouterr().err == (

@@ -16,7 +16,6 @@ from tests.crds.test_emulator_config import EXAMPLE
 from tests.integration.emulators import Emulator
 from tests.test_tidy import ROOT
 
-pytestmark = pytest.mark.requirement("R507")
 COMPOSE = EXAMPLE.with_name("compose.yaml")
 # Of the fields that the file uses, what the Compose Specification takes.
 SERVICE = {
@@ -42,6 +41,7 @@ def service() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.requirement("R507")
 def test_it_uses_fields_of_the_specification_with_their_types(service: dict[str, Any]) -> None:
     check = service["healthcheck"]
 
@@ -53,6 +53,7 @@ def test_it_uses_fields_of_the_specification_with_their_types(service: dict[str,
     assert all(DURATION.fullmatch(each) for each in durations)
 
 
+@pytest.mark.requirement("R507")
 def test_only_this_machine_has_access_to_its_ports(service: dict[str, Any]) -> None:
     ports = [PORT.fullmatch(each) for each in service["ports"]]
 
@@ -76,6 +77,7 @@ def test_its_files_are_those_of_the_image(service: dict[str, Any]) -> None:
     assert "XDG_DATA_HOME=/var/lib" in build
 
 
+@pytest.mark.requirement("R507")
 def test_its_service_serves_the_entities_of_its_config(
     service: dict[str, Any], tmp_path: Path
 ) -> None:

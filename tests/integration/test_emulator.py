@@ -5,13 +5,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceiver
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
 
 from bendybus.cli.commands.emulator_command import READY_LINE
+from tests.integration.amqp import take
 from tests.integration.emulators import COMMAND, Emulator
 from tests.ports import HOST
 
@@ -43,16 +45,10 @@ def send(emulator: Emulator, queue: str, *bodies: str) -> None:
 
 def received(emulator: Emulator, queue: str, count: int = 1) -> list[str]:
     with emulator.sdk() as client, client.get_queue_receiver(queue) as receiver:
-        return _taken(receiver, count)
-
-
-def _taken(receiver: ServiceBusReceiver, count: int) -> list[str]:
-    bodies: list[str] = []
-    while len(bodies) < count:
-        for message in receiver.receive_messages(count, max_wait_time=20):
+        messages = take(receiver, count)
+        for message in messages:
             receiver.complete_message(message)
-            bodies.append(str(message))
-    return bodies
+    return [str(message) for message in messages]
 
 
 @pytest.mark.requirement("R504")
@@ -140,18 +136,25 @@ def test_two_hundred_queues_and_a_hundred_connections_work(run: Run) -> None:
     emulator = run(config(*names))
     emulator.wait_ready()
 
-    connections = []
-    for name in names[:100]:
+    def opened(name: str) -> tuple[ServiceBusClient, ServiceBusSender]:
         client = emulator.sdk()
         sender = client.get_queue_sender(name)
         sender.send_messages(ServiceBusMessage(name))
-        connections.append((client, sender))
-    found = [received(emulator, name) for name in names[:100:33]]
-    for client, sender in connections:
+        return client, sender
+
+    def closed(connection: tuple[ServiceBusClient, ServiceBusSender]) -> None:
+        client, sender = connection
         sender.close()
         client.close()
 
-    assert found == [[name] for name in names[:100:33]]
+    # In threads, since the SDK sleeps for most of the time that opening and closing take.
+    with ThreadPoolExecutor(20) as pool:
+        connections = list(pool.map(opened, names[::2]))
+        found = list(pool.map(lambda name: received(emulator, name), names[::20]))
+        list(pool.map(closed, connections))
+
+    assert len(connections) == 100
+    assert found == [[name] for name in names[::20]]
 
 
 @pytest.mark.requirement("R504")
