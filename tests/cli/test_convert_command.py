@@ -66,3 +66,20 @@ def test_a_file_that_cannot_be_read_is_one_sentence(capsys: Capture, tmp_path: P
     assert missing == (
         f"bendybus: {tmp_path}/x.json: no such file or directory. Check the path of Config.json."
     )
+
+
+@pytest.mark.requirement("R501")
+def test_a_file_of_another_user_is_one_sentence(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+
+    code = command.main(["convert", "Config.json"])
+
+    assert code == 1
+    assert capsys.readouterr().err == (
+        "bendybus: Config.json: permission denied. Make the file readable for all: chmod a+r.\n"
+    )

@@ -1,5 +1,7 @@
 """`bendybus up`: what its options ask for, and which of them contradict each other."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -147,6 +149,20 @@ def test_an_http_port_that_is_no_port_is_refused(text: str) -> None:
         emulator_command.http_port_of({"EMULATOR_HTTP_PORT": text})
 
     assert str(caught.value) == f"EMULATOR_HTTP_PORT: must be a port (got {text!r})."
+
+
+@pytest.mark.requirement("R506")
+def test_a_folder_that_is_not_writable_is_replaced_by_one_that_ends_with_the_container(
+    capsys: Capture,
+) -> None:
+    folder = emulator_command._data({"XDG_DATA_HOME": "/dev/null"}, "sbemulatorns")
+
+    assert folder == Path(tempfile.gettempdir()) / "bendybus" / "sbemulatorns"
+    assert capsys.readouterr().err == (
+        f"/dev/null/bendybus is not writable: data is in {folder}, which ends with the container. "
+        f"To keep messages, mount a volume at /dev/null/bendybus that user {os.getuid()} can "
+        "write.\n"
+    )
 
 
 @pytest.mark.requirement("R505")
