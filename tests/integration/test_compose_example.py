@@ -69,12 +69,12 @@ def test_its_files_are_those_of_the_image(service: dict[str, Any]) -> None:
     build = (ROOT / "images" / "build").read_text(encoding="utf-8")
     assert (COMPOSE.parent / config[0]).resolve() == EXAMPLE
     assert config[1:] == [str(emulator_configs.CONTAINER_PATH), "ro"]
-    assert data[1] == "/var/lib/bendybus"
+    assert data[1] == "/home/app"
     # With Docker or without, the image is the same.
     assert 'CMD ["bendybus", "emulator"]' in dockerfile
     assert """--cmd '["bendybus", "emulator"]'""" in build
-    assert "XDG_DATA_HOME=/var/lib" in dockerfile
-    assert "XDG_DATA_HOME=/var/lib" in build
+    assert "XDG_DATA_HOME=/home/app" in dockerfile
+    assert "XDG_DATA_HOME=/home/app" in build
 
 
 @pytest.mark.requirement("R507")
