@@ -18,7 +18,8 @@ TEST_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 # Put together from pieces, so that this file does not find itself.
 LEFTOVER = re.compile(r"\b(" + "FIX" + "ME|TO" + "DO|XX" + r"X)\b")
-MACHINE_PATH = re.compile(r"(?<![\w.$}])/(" + "work|root|home|opt|mnt" + r")/[\w.-]+")
+# The home of the image's user is the same everywhere.
+MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?!home/app\b)(" + "work|root|home|opt|mnt" + r")/[\w.-]+")
 REGISTRY = re.compile(
     r"\b[\w.-]*("
     + "|".join(("pypi" + r"\.", "python" + "hosted", "npm" + "js", "arti" + "factory"))

@@ -143,7 +143,7 @@ class PowerShellPreparer:
         made.__signature__ = inspect.Signature(
             [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
         )
-        return made  # type: ignore[no-any-return]
+        return made
 
     def _variables(self, test: Callable[..., Any]) -> Resources:
         facts = live_bus.facts()

@@ -1,12 +1,15 @@
-"""`python -m tests.cli.fake_up DATA MANIFEST PORT [--json] [--three] [--amqp-port N]`: a fake."""
+"""`python -m tests.cli.fake_up DATA MANIFEST PORT [--json] [--three] [--amqp-port N] …`: a fake."""
 
 import os
 import sys
 from pathlib import Path
 
+from bendybus.cli.bus import manifests
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.commands import process_commands
 from bendybus.cli.commands import run_command as command
+from bendybus.cli.commands.process_commands import Listening
+from bendybus.cli.local.programs import HOST as LOOPBACK
 from bendybus.cli.local.programs import Programs
 from bendybus.cli.output.printing import Output
 
@@ -25,15 +28,23 @@ def _number(flags: list[str], name: str) -> int | None:
 
 def main() -> int:
     data, manifest, port, *flags = sys.argv[1:]
+    host = flags[flags.index("--host") + 1] if "--host" in flags else LOOPBACK
     return command.guarded(
-        lambda: process_commands.run_up(
-            [Path(manifest)],
+        lambda: process_commands.serve(
+            manifests.load([Path(manifest)]),
             Choice("", None, dict(os.environ)),
             data=Path(data),
-            port=int(port),
-            amqp_port=_number(flags, "--amqp-port"),
+            listening=Listening(
+                int(port),
+                _number(flags, "--amqp-port"),
+                _number(flags, "--http-port"),
+                host,
+                late="--late" in flags,
+            ),
             sizes=process_commands.Sizes(2, 3 if "--three" in flags else 1),
-            output=Output.JSON if "--json" in flags else Output.TABLE,
+            say_ready=process_commands.in_form(
+                Output.JSON if "--json" in flags else Output.TABLE, host
+            ),
             programs=programs(Path(data)),
         )
     )

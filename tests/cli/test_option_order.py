@@ -38,8 +38,9 @@ def _results(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         yield path, command
 
 
-# What ends without a result, hands its words to another program, or asks first.
-_WITHOUT = {"pipeline", "delete", "export", "copy"}
+# What ends without a result, hands its words to another program, asks first, prints manifests, or
+# has the output of another program.
+_WITHOUT = {"pipeline", "delete", "export", "copy", "convert", "emulator"}
 
 
 @pytest.mark.requirement("R366")

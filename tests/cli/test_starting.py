@@ -31,6 +31,16 @@ def test_an_interruption_while_the_program_is_still_loading_is_no_traceback() ->
         assert found.stderr == "bendybus: Interrupted.\n"
 
 
+def test_commands_do_not_load_the_models_of_manifests_before_they_read_one() -> None:
+    # They take a quarter of a second, more than most commands.
+    program = "import sys, bendybus.cli.commands.run_command; print('pydantic' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+
+    assert found.stdout == "False\n", found.stderr
+
+
 def test_a_bus_that_is_down_is_one_sentence() -> None:
     bus = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=s"
     found = subprocess.run(

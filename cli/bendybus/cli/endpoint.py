@@ -10,6 +10,8 @@ from bendybus.domain import shared_access
 PORT_DEFAULT: Final = 7480
 # That of AMQP without TLS, which official SDKs take where a connection string names none.
 AMQP_PORT: Final = 5672
+# Of servers that listen at every address of a machine: where a client on it finds them.
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 TOKEN_LIFETIME_S: Final = 3_600
 EXAMPLE: Final = (
     "Endpoint=sb://127.0.0.1:7480;SharedAccessKeyName=RootManageSharedAccessKey;"
@@ -74,6 +76,12 @@ def _address(endpoint: str) -> str:
             f"Connection string: {endpoint!r} is not an address such as sb://127.0.0.1:7480."
         )
     return f"[{host}]:{port or PORT_DEFAULT}" if ":" in host else f"{host}:{port or PORT_DEFAULT}"
+
+
+def reachable(address: str) -> str:
+    """Return where a client on this machine finds a server that listens at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    return f"{_EVERYWHERE.get(host, host)}:{port}"
 
 
 def local(address: str) -> str:

@@ -12,6 +12,8 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description
 from bendybus.domain.limits import Tier
 
+# The bus of entities whose manifests name none, and of files without a BusNamespace.
+LOCAL_BUS: Final = "default"
 # The `kind` of an entity's manifest.
 KINDS: Final[Mapping[EntityKind, str]] = {
     EntityKind.QUEUE: "Queue",

@@ -50,7 +50,7 @@ _BOUNDS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
 
 def sentence(detail: ErrorDetails) -> str:
     """Return what a field must be, and what it is. Total: an unknown error is no valid value."""
-    kind, given = detail["type"], _shown(detail["input"])
+    kind, given = detail["type"], shown(detail["input"])
     if kind in _TYPES:
         return f"must be {_TYPES[kind]} (got {given})."
     if kind in _BOUNDS:
@@ -62,7 +62,7 @@ def _characters(count: int) -> str:
     return f"{count} character" + ("" if count == 1 else "s")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Return a value as YAML and JSON write it, not too long."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]

@@ -4,7 +4,6 @@ Called by `bendybus up` and `apply`. All problems of all files are found before 
 raised, so that a file is not corrected error by error.
 """
 
-import difflib
 import types
 import typing
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -17,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from bendybus.crds import field_errors
+from bendybus.crds import field_errors, suggestions
 from bendybus.crds.entity_manifest import EntityManifest, Queue, Subscription, Topic
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.manifest import API_VERSION
@@ -154,7 +153,7 @@ def _subject(document: dict[Any, Any]) -> str:
 def _unknown_kind(kind: object) -> str:
     if kind is None:
         return f"is missing. It must be one of {', '.join(KINDS)}."
-    return f"{kind!r} is not known.{did_you_mean(str(kind), KINDS)}"
+    return f"{kind!r} is not known.{suggestions.did_you_mean(str(kind), KINDS)}"
 
 
 def _field(detail: ErrorDetails) -> str:
@@ -165,22 +164,12 @@ def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
     """Return what to do about one error of pydantic, in our words."""
     if detail["type"] == "extra_forbidden":
         names = _names_at(model, detail["loc"][:-1])
-        return f"is not a known field.{did_you_mean(str(detail['loc'][-1]), names)}"
+        return f"is not a known field.{suggestions.did_you_mean(str(detail['loc'][-1]), names)}"
     if detail["type"] == "missing":
         return "is missing. It is required."
     if detail["type"] in ("value_error", "assertion_error"):
         return detail["msg"].removeprefix("Value error, ")
     return field_errors.sentence(detail)
-
-
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Return a sentence with the name that is most like a word, or with all names."""
-    choices = list(names)
-    lowered = {name.lower(): name for name in choices}
-    close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
-    if close:
-        return f" Did you mean {lowered[close[0]]}?"
-    return f" Known: {', '.join(choices)}."
 
 
 def _names_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

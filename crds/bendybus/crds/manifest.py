@@ -15,13 +15,14 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from bendybus.crds import bundle
 from bendybus.domain import durations
 from bendybus.domain.errors import InvalidArgument
 
 GROUP: Final = "bendybus.io"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = "bendybus.io/v1alpha1"
-DEFAULT_NAMESPACE: Final = "default"
+DEFAULT_NAMESPACE: Final = bundle.LOCAL_BUS
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 LABEL_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 

@@ -90,13 +90,14 @@ def _add_beside_grpc(serve: argparse.ArgumentParser) -> None:
     )
     serve.add_argument(
         "--shared-listen",
-        default="",
-        help="HOST:PORT that AMQP, HTTP and gRPC share, with TLS and without; default: none",
+        action="append",
+        default=[],
+        help="HOST:PORT that AMQP, HTTP and gRPC share, with TLS and without; repeatable",
     )
     serve.add_argument(
         "--shared-tls-directory",
         type=Path,
-        help="folder with tls.crt, tls.key, ca.crt for the shared port; default: --tls-directory",
+        help="folder with tls.crt, tls.key, ca.crt for shared ports; default: --tls-directory",
     )
     serve.add_argument(
         "--amqp-idle-limits",
@@ -120,6 +121,7 @@ def main() -> int:
     )
     names = options["host_names"] or os.environ.get("BENDYBUS_HOST_NAMES", "").split(",")
     options["host_names"] = tuple(filter(None, map(str.strip, names)))
+    options["shared_listen"] = tuple(options["shared_listen"])
     settings = Settings(partitions=dict(options.pop("partition")), **options)
     try:
         settings.validate()

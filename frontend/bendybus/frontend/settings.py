@@ -21,10 +21,10 @@ class Settings:
     http_listen: str = ""
     """Where administration over HTTP, AMQP over WebSockets and the health page are; with TLS if
     there is a `tls_directory`; "": nowhere."""
-    shared_listen: str = ""
-    """Where AMQP, HTTP and gRPC share a port, with TLS and without; "": nowhere."""
+    shared_listen: tuple[str, ...] = ()
+    """Where AMQP, HTTP and gRPC share a port, with TLS and without."""
     shared_tls_directory: Path | None = None
-    """Folder of tls.crt, tls.key and ca.crt for TLS on the shared port; None: `tls_directory`."""
+    """Folder of tls.crt, tls.key and ca.crt for TLS on shared ports; None: `tls_directory`."""
     amqp_idle_limits: bool = False
     """Detach AMQP links, and close connections, that are idle for as long as Azure lets them be."""
     health_listen: str = ""
@@ -78,9 +78,8 @@ class Settings:
             raise ValueError("--shared-tls-directory: is for --shared-listen; name both.")
         if self.amqps_listen and self.tls_directory is None:
             raise ValueError("--amqps-listen: needs a certificate; name its --tls-directory.")
-        others = filter(
-            None, (self.amqp_listen, self.amqps_listen, self.http_listen, self.shared_listen)
-        )
+        single = filter(None, (self.amqp_listen, self.amqps_listen, self.http_listen))
+        others = (*single, *self.shared_listen)
         for address in [self.listen, *others, *self.partitions.values()]:
             if ":" not in address:
                 raise ValueError(f"{address!r} is not HOST:PORT.")

@@ -64,7 +64,7 @@ def load(files: Sequence[Path], *, running: NamespaceSettings | None = None) -> 
     return bundling.bundle(loading.load(files), running=running)
 
 
-def of_queues(names: Sequence[str]) -> Bundle:
+def of_queues(names: Sequence[str], *, running: NamespaceSettings | None = None) -> Bundle:
     """Return a bus without manifests, with queues of these names. Raises ManifestError."""
     from bendybus.crds import bundling, loading, manifest
 
@@ -80,7 +80,8 @@ def of_queues(names: Sequence[str]) -> Bundle:
     for each in found:
         if not isinstance(each, loading.Loaded):
             raise ManifestError(*each)
-    return bundling.bundle([each for each in found if isinstance(each, loading.Loaded)])
+    queues = [each for each in found if isinstance(each, loading.Loaded)]
+    return bundling.bundle(queues, running=running)
 
 
 def load_for(running: NamespaceSettings, files: Sequence[Path]) -> Bundle:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from bendybus.cli.errors import UsageError
-from bendybus.crds import loading
+from bendybus.crds import suggestions
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain import descriptions, entity, entity_settings
 from bendybus.domain.descriptions import AnyDescription
@@ -43,7 +43,7 @@ def description(
     changes: dict[str, Any] = {}
     for name, value in by_name("--set", "FIELD=VALUE", fields).items():
         if name not in settings:
-            hint = loading.did_you_mean(name, settings)
+            hint = suggestions.did_you_mean(name, settings)
             raise UsageError(f"--set {name}: a {default.kind} has no such field.{hint}")
         changes[settings[name].name] = _value(settings[name], value)
     wanted = descriptions.merged(default, changes)

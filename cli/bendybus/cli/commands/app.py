@@ -16,6 +16,8 @@ from bendybus.cli.bus.cluster import ClusterChoice
 from bendybus.cli.commands import (
     apply_command,
     context_commands,
+    convert_command,
+    emulator_command,
     entity_commands,
     get_command,
     log_command,
@@ -125,6 +127,12 @@ def choose(
 
 
 app.command("up", rich_help_panel=_LOCAL)(process_commands.up)
+
+
+app.command("emulator", rich_help_panel=_LOCAL)(emulator_command.emulator)
+
+
+app.command("convert", rich_help_panel=_LOCAL)(convert_command.convert)
 
 
 app.command("ps", rich_help_panel=_LOCAL)(process_commands.ps)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,18 +11,20 @@ from typing import Annotated, Any
 import typer
 
 from bendybus.cli import endpoint
-from bendybus.cli.bus import bus_choice, management, manifests
+from bendybus.cli.bus import bus_choice, emulator_configs, management, manifests
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.manifests import Change, ManifestEntities, Outcome
 from bendybus.cli.errors import SERVER_MODULES, UsageError, need_extra
 from bendybus.cli.local import control, data_directory, supervisor
+from bendybus.cli.local.programs import HOST as LOOPBACK
 from bendybus.cli.local.programs import Programs
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
-from bendybus.crds.bundle import Bundle
+from bendybus.crds.bundle import LOCAL_BUS, Bundle, NamespaceSettings
 from bendybus.domain import subscription_name
+from bendybus.domain.limits import Tier
 from bendybus.v1 import management_pb2 as pb
 
 partition_app = typer.Typer(help="Stop and start a partition, to see what an outage does.")
@@ -39,6 +41,29 @@ UpFiles = Annotated[
         help="Manifests: a YAML file, a folder of them, or - for stdin; none: an empty bus.",
     ),
 ]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Instead of manifests: Config.json of the official emulator, or - for stdin.",
+    ),
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        parser=bus_choice.data_folder,
+        metavar="PATH",
+        help="Folder of the data; kept between runs.",
+    ),
+]
+Host = Annotated[
+    str,
+    typer.Option(
+        metavar="IP",
+        help="Address to listen at. At any but 127.0.0.1, such as 0.0.0.0 (all), other machines "
+        "have access: any key is accepted.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +74,41 @@ class Sizes:
     front_ends: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the first front end listens; the others at the ports after these. 0: any free port."""
+
+    port: int = endpoint.PORT_DEFAULT
+    # None: the usual one, or any.
+    amqp_port: int | None = None
+    # None: nowhere.
+    http_port: int | None = None
+    host: str = LOOPBACK
+    # Only once the entities of the manifests are there.
+    late: bool = False
+
+
+# Says that a bus is ready: its facts, what it is of, and what became of the manifests.
+SayReady = Callable[[dict[str, Any], Bundle, Sequence[Outcome]], None]
+
+
 def up(
     context: typer.Context,
     files: UpFiles = [],  # noqa: B006
     queue: Annotated[
         list[str], typer.Option(help="Without manifests: a queue of the bus; repeatable.")
     ] = [],  # noqa: B006
-    data: Annotated[
-        Path | None,
+    config: Config = None,
+    premium: Annotated[
+        int | None,
         typer.Option(
-            parser=bus_choice.data_folder,
-            metavar="PATH",
-            help="Folder of the data; kept between runs.",
+            metavar="N",
+            help="Without a BusNamespace: a Premium bus of 1, 2, 4, 8 or 16 partitions; "
+            "default with --config: 1.",
         ),
     ] = None,
+    data: DataFolder = None,
+    host: Host = LOOPBACK,
     port: Annotated[int, typer.Option(help="Front-end port (0: any free port).")] = 7480,
     amqp_port: Annotated[
         int | None,
@@ -70,6 +116,13 @@ def up(
             metavar="PORT",
             help="Port for official SDKs, AMQP and administration (0: any free one); default: "
             "5672, or any if taken.",
+        ),
+    ] = None,
+    http_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="Another port for official SDKs, and for health (0: any free one); default: none.",
         ),
     ] = None,
     processes: Annotated[
@@ -83,58 +136,97 @@ def up(
     """Run a bus on this machine until Ctrl-C: that of the manifests, or a small one."""
     choice: Choice = context.obj
     bus_choice.refuse_cluster(choice, "up", "helm install, then kubectl apply -f FILE.")
-    if files and queue:
-        raise UsageError("--queue: is for a bus without manifests; add a Queue to those instead.")
-    sizes = Sizes(processes, front_ends)
-    run_up(
-        *(files, choice),
-        queues=queue,
+    serve(
+        _wanted(files, queue, config, premium),
+        choice,
         data=data,
-        port=port,
-        amqp_port=amqp_port,
-        sizes=sizes,
-        output=output,
+        listening=Listening(port, amqp_port, http_port, host),
+        sizes=Sizes(processes, front_ends),
+        say_ready=in_form(output, host),
     )
 
 
-def run_up(
-    files: Sequence[Path],
+def _wanted(
+    files: Sequence[Path], queues: Sequence[str], config: Path | None, premium: int | None
+) -> Bundle:
+    """Return the bus that the options of `up` ask for."""
+    if files and queues:
+        raise UsageError("--queue: is for a bus without manifests; add a Queue to those instead.")
+    if config is not None and (files or queues):
+        other = "--file" if files else "--queue"
+        raise UsageError(
+            f"--config: cannot be combined with {other}. bendybus convert makes manifests of it, "
+            "to which you can add others."
+        )
+    if premium is not None:
+        emulator_configs.check_premium(premium)
+    if config is not None:
+        count = emulator_configs.PARTITIONS_DEFAULT if premium is None else premium
+        conversion = emulator_configs.read(config, partition_count=count)
+        emulator_configs.say_report(conversion)
+        return conversion.bundle
+    implied = None
+    if premium is not None:
+        implied = NamespaceSettings(LOCAL_BUS, Tier.PREMIUM, premium)
+    with manifests.readable(files) as paths:
+        if not paths:
+            return manifests.of_queues(queues, running=implied)
+        bundle = manifests.load(paths, running=implied)
+    if implied is not None and not bundle.implicit:
+        raise UsageError(
+            f"--premium: the manifest of BusNamespace {bundle.namespace.name!r} says how many "
+            "partitions it has. Leave --premium out."
+        )
+    return bundle
+
+
+def serve(
+    bundle: Bundle,
     choice: Choice,
     *,
-    queues: Sequence[str] = (),
-    data: Path | None = None,
-    port: int = 7480,
-    amqp_port: int | None = None,
-    sizes: Sizes | None = None,
-    output: Output = Output.TABLE,
+    data: Path | None,
+    listening: Listening,
+    sizes: Sizes,
+    say_ready: SayReady,
     programs: Programs | None = None,
 ) -> None:
-    """Run a bus in the foreground; tests pass other programs."""
+    """Run a bus in the foreground until SIGTERM or Ctrl-C; tests pass other programs."""
     need_extra("server", SERVER_MODULES, "bendybus up")
-    with manifests.readable(files) as paths:
-        bundle = manifests.load(paths) if paths else manifests.of_queues(queues)
     namespace = bundle.namespace
     root = data_directory.root(choice.environment)
     directory = (data or choice.data or root / namespace.name).absolute()
-    sizes = sizes or Sizes()
     wanted = sizes.partition_servers
     count = min(_cores(), namespace.partition_count) if wanted is None else wanted
     if not 1 <= count <= namespace.partition_count:
         raise UsageError(f"--processes: {count} is outside 1 to {namespace.partition_count}.")
     with data_directory.held(directory):
         # Behind the folder's lock: the bus that runs on it is a better reason than its port.
-        supervisor.check_ports(port, sizes.front_ends)
-        supervisor.check_amqp_ports(amqp_port or 0, port, sizes.front_ends)
+        ports = {
+            "--port": listening.port,
+            "--amqp-port": listening.amqp_port,
+            "--http-port": listening.http_port,
+        }
+        supervisor.check_listeners(ports, sizes.front_ends, listening.host)
         identity = data_directory.identify(directory, namespace)
         settings = supervisor.Settings(
             directory,
             count,
-            port=port,
+            port=listening.port,
             front_ends=sizes.front_ends,
-            amqp_port=amqp_port,
+            amqp_port=listening.amqp_port,
+            http_port=listening.http_port,
+            host=listening.host,
+            publish_late=listening.late,
+            host_names=_host_names(choice.environment),
             programs=programs or Programs(),
         )
-        asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, output))
+        asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, say_ready))
+
+
+def _host_names(environment: Mapping[str, str]) -> list[str]:
+    """Return the names that clients use beside those of this machine; see `certificate`."""
+    given = environment.get("BENDYBUS_HOST_NAMES", "").split(",")
+    return [name.strip().lower() for name in given if name.strip()]
 
 
 def _cores() -> int:
@@ -144,17 +236,18 @@ def _cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, output: Output) -> None:
+async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, say_ready: SayReady) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, boss.stop)
 
     async def when_ready(ready: supervisor.Supervisor) -> None:
-        facts = ready.facts()
-        outcomes, partitions = await asyncio.to_thread(_apply, facts["connection_string"], bundle)
+        where = ready.facts()["connection_string"]
+        outcomes, partitions = await asyncio.to_thread(_apply, where, bundle)
+        await ready.publish()
         for sentence in management.say_unavailable(partitions, ready.logs()):
             printing.note(sentence)
-        _say_ready(facts, bundle, outcomes, output)
+        say_ready(ready.facts(), bundle, outcomes)
 
     await boss.run(when_ready)
 
@@ -169,9 +262,8 @@ def _apply(
         return outcomes, list(bus.namespace().partitions)
 
 
-def _say_ready(
-    facts: dict[str, Any], bundle: Bundle, outcomes: Sequence[Outcome], output: Output
-) -> None:
+def say_kept(outcomes: Sequence[Outcome]) -> None:
+    """Name, on stderr, the entities that an earlier run had manifests for."""
     for outcome in outcomes:
         if outcome.step.change is Change.KEPT:
             kind, name = outcome.step.kind, outcome.step.name
@@ -180,10 +272,23 @@ def _say_ready(
                 f"{kind} {name!r} is in no manifest any more; it is kept. Remove it with "
                 f"bendybus delete {kind} {' '.join(parts)}"
             )
+
+
+def in_form(output: Output, host: str) -> SayReady:
+    """Return what says that a bus which listens at `host` is ready, on stdout."""
+
+    def say_ready(facts: dict[str, Any], bundle: Bundle, outcomes: Sequence[Outcome]) -> None:
+        say_kept(outcomes)
+        _say_ready(facts, bundle, output, host)
+
+    return say_ready
+
+
+def _say_ready(facts: dict[str, Any], bundle: Bundle, output: Output, host: str) -> None:
     if output.structured:
         keys = (
             "connection_string", "amqp_connection_string", "endpoint", "endpoints",
-            "amqp_endpoints", "ca_file", "data", "processes", "metrics",
+            "amqp_endpoints", "http_endpoints", "ca_file", "data", "processes", "metrics",
         )  # fmt: skip
         printing.structured({key: facts[key] for key in keys}, output)
         return
@@ -192,13 +297,24 @@ def _say_ready(
     printing.note(f"CA certificate for their administration clients: {facts['ca_file']}")
     for address in facts["endpoints"][1:]:
         printing.note(f"The same bus: {endpoint.local(address)}")
+    for address in facts["http_endpoints"]:
+        printing.note(f"Health: http://{address}/health")
     printing.note(f"Metrics: {_metrics_told(facts['metrics'])}")
+    printing.line(f"{ready_sentence(facts, bundle, host)} Ctrl-C ends it.")
+
+
+def ready_sentence(facts: dict[str, Any], bundle: Bundle, host: str) -> str:
+    """Return what is ready, where, and who has access."""
     namespace = bundle.namespace
     implicit = ", implied: no BusNamespace was given" if bundle.implicit else ""
-    printing.line(
-        f"Ready: bus {namespace.name!r} ({namespace.tier}{implicit}) with "
-        f"{namespace.partition_count} partitions at {facts['endpoint']}, data in "
-        f"{facts['data']}. This machine only, any key is accepted. Ctrl-C ends it."
+    count = namespace.partition_count
+    partitions = f"{count} partition" + ("" if count == 1 else "s")
+    access = "This machine only, any key is accepted."
+    if host != LOOPBACK:
+        access = f"It listens at {host}: whoever can reach it has access, any key is accepted."
+    return (
+        f"Ready: bus {namespace.name!r} ({namespace.tier}{implicit}) with {partitions} at "
+        f"{facts['endpoint']}, data in {facts['data']}. {access}"
     )
 
 

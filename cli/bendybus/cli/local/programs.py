@@ -76,22 +76,22 @@ class Programs:
         addresses: Mapping[int, str],
         *,
         listen: str,
-        shared_listen: str,
-        tls_directory: Path,
         health_listen: str,
         metrics_port: int,
+        shared_listen: Sequence[str] = (),
+        tls_directory: Path | None = None,
     ) -> list[str]:
         """Return the command of the front end before partitions at `addresses`.
 
-        `shared_listen`: where AMQP, HTTP and gRPC share a port.
+        `shared_listen`: where AMQP, HTTP and gRPC share ports; `tls_directory`: their certificate.
         """
         command = [
             *self.frontend,
             *("--listen", listen),
-            *("--shared-listen", shared_listen),
-            *("--shared-tls-directory", str(tls_directory)),
+            *(word for address in shared_listen for word in ("--shared-listen", address)),
             *("--health-listen", health_listen),
             *("--metrics-port", str(metrics_port)),
+            *(("--shared-tls-directory", str(tls_directory)) if tls_directory else ()),
             "--exit-with-parent",
         ]
         for partition, address in sorted(addresses.items()):
@@ -105,18 +105,19 @@ def deal_partitions(partition_count: int, process_count: int) -> list[tuple[int,
     return [tuple(range(first, partition_count, process_count)) for first in range(process_count)]
 
 
-def is_free_port(port: int) -> bool:
+def is_free_port(port: int, host: str = HOST) -> bool:
     """Whether a server can listen at a port now."""
-    return not why_not(port)
+    return not why_not(port, host)
 
 
-def why_not(port: int) -> int:
+def why_not(port: int, host: str = HOST) -> int:
     """Return the error number for which no server can listen at a port now; 0: one can."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         # As servers do: a connection that is just closing does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
         except OSError as error:
             return error.errno or errno.EADDRINUSE
     return 0

@@ -7,8 +7,9 @@ Each child has one task; a child that never comes to serve stops everything with
 
 import asyncio
 import errno
+import ipaddress
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,8 +27,10 @@ _LOG_CHECK_S: Final = 10.0
 _KILLED_S: Final = 5.0
 # As many processes as any machine has a use for.
 FRONT_ENDS_MAX: Final = 16
-_AMQP_OPTION: Final = "--amqp-port"
-_WHY_NOT: Final = {errno.EACCES: "is only for programs with more privileges"}
+_WHY_NOT: Final = {
+    errno.EACCES: "is only for programs with more privileges",
+    errno.EADDRNOTAVAIL: "cannot be used: --host is not an address of this machine",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,14 @@ class Settings:
     front_ends: int = 1
     # That of the first front end; None: the usual one where it is free.
     amqp_port: int | None = None
+    # That of another such port of the first front end, for HTTP; None: nowhere.
+    http_port: int | None = None
+    # The address at which front ends listen; partition servers listen on loopback.
+    host: str = programs.HOST
+    # Clients find the front ends only after `publish`: until then, nothing listens at these ports.
+    publish_late: bool = False
+    # Other names of this machine that clients use, for the certificate.
+    host_names: Sequence[str] = ()
     programs: Programs = field(default_factory=Programs)
 
 
@@ -55,10 +66,12 @@ class Supervisor:
         self._control = ""
         # The address of each partition, and whether they are chosen for good.
         self._peers: dict[int, str] = {}
-        # Where each front end speaks AMQP.
+        # The port of each front end for official SDKs, and the other one for HTTP.
         self._amqp: dict[int, str] = {}
+        self._http: dict[int, str] = {}
         self._telling = False
         self._serving = False
+        self._public = not settings.publish_late
         self._stop = asyncio.Event()
 
     async def run(self, when_ready: Callable[["Supervisor"], Awaitable[None]]) -> None:
@@ -88,17 +101,37 @@ class Supervisor:
                 child.kill()
         self._stop.set()
 
+    async def publish(self) -> None:
+        """Let the front ends listen where clients look for them: the entities are there now.
+
+        What waits for a port or for /health would else go on before they are.
+        """
+        if self._public:
+            return
+        self._public = True
+        fronts = [child for child in self._children if child.role == FRONTEND]
+        for child in fronts:
+            child.hold()
+            await child.down.wait()
+            child.choose_again()
+            child.release()
+        await self._all_ready()
+
     def facts(self) -> dict[str, Any]:
         """Return what run.json holds."""
-        fronts = [child.address for child in self._children if child.role == FRONTEND]
+        fronts = [
+            endpoint.reachable(child.address) for child in self._children if child.role == FRONTEND
+        ]
+        amqp = _in_order(self._amqp)
         return {
             # Of the first; each of the others serves the same bus.
             "connection_string": endpoint.local(fronts[0]),
             "endpoint": fronts[0],
             "endpoints": fronts,
             # The same bus for the official SDKs.
-            "amqp_connection_string": endpoint.local(self._amqp[0]),
-            "amqp_endpoints": [address for _, address in sorted(self._amqp.items())],
+            "amqp_connection_string": endpoint.local(amqp[0]) if amqp else "",
+            "amqp_endpoints": amqp,
+            "http_endpoints": _in_order(self._http),
             # What their administration clients must trust, which use TLS.
             "ca_file": str(self._settings.data / data_directory.CA_FILE),
             "data": str(self._settings.data),
@@ -214,9 +247,10 @@ class Supervisor:
         # Here, since only `up` pays for importing it.
         from bendybus.cli.local import certificate
 
-        await asyncio.to_thread(certificate.ensure, self._settings.data)
-        count = self._settings.front_ends
-        for first in filter(None, (self._settings.port, self._settings.amqp_port)):
+        settings = self._settings
+        await asyncio.to_thread(certificate.ensure, settings.data, settings.host_names)
+        count = settings.front_ends
+        for first in filter(None, (settings.port, settings.amqp_port, settings.http_port)):
             programs.reserve(first, count)
         for number in range(count):
             name = FRONTEND if count == 1 else f"{FRONTEND}-{number}"
@@ -239,31 +273,62 @@ class Supervisor:
         after the ports of all front ends where they are free.
         """
         first, count = self._settings.port, self._settings.front_ends
-        listen = f"{programs.HOST}:{first + number if first else programs.free_port()}"
+        if not self._public:
+            return self._hidden_frontend(addresses)
+        listen = self._listen(first + number if first else programs.free_port())
         metrics_port = programs.port_near(first, count + 2 * number + 1)
         command = self._settings.programs.frontend_command(
             addresses,
             listen=listen,
-            shared_listen=self._amqp_address(number),
-            tls_directory=self._settings.data / data_directory.TLS,
             health_listen=f"{programs.HOST}:{programs.port_near(first, count + 2 * number)}",
             metrics_port=metrics_port,
+            shared_listen=[
+                each for each in (self._amqp_address(number), self._http_address(number)) if each
+            ],
+            tls_directory=self._settings.data / data_directory.TLS,
         )
         return Start(listen, command, _metrics_url(metrics_port))
 
+    def _hidden_frontend(self, addresses: Mapping[int, str]) -> Start:
+        """Return how to start a front end that only this process knows."""
+        listen = f"{programs.HOST}:{programs.free_port()}"
+        command = self._settings.programs.frontend_command(
+            addresses, listen=listen, health_listen="", metrics_port=0
+        )
+        return Start(listen, command)
+
+    def _listen(self, port: int) -> str:
+        host = self._settings.host
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     def _amqp_address(self, number: int) -> str:
-        """Return where a front end speaks AMQP; another address if the last one is taken."""
-        wanted, last = self._settings.amqp_port, self._amqp.get(number)
+        """Return where a front end has the port for official SDKs."""
+        usual = None if self._settings.amqp_port is not None else endpoint.AMQP_PORT
+        return self._address(self._amqp, number, self._settings.amqp_port, usual)
+
+    def _http_address(self, number: int) -> str:
+        """Return where a front end has another such port; "": nowhere."""
+        wanted = self._settings.http_port
+        return "" if wanted is None else self._address(self._http, number, wanted)
+
+    def _address(
+        self, known: dict[int, str], number: int, wanted: int | None, usual: int | None = None
+    ) -> str:
+        """Return an address of a front end, which is kept; another one if it is taken meanwhile.
+
+        `wanted`: the port of the first front end; `usual`: one to take if it is free.
+        """
+        last = known.get(number)
         if wanted:
             port = wanted + number
-        elif last and programs.is_free_port(int(last.rpartition(":")[2])):
+        elif last and programs.is_free_port(int(last.rpartition(":")[2]), self._settings.host):
             return last
-        elif wanted is None:
-            port = programs.port_near(endpoint.AMQP_PORT, number)
+        elif usual is not None:
+            port = programs.port_near(usual, number)
         else:
             port = programs.free_port()
-        self._amqp[number] = f"{programs.HOST}:{port}"
-        return self._amqp[number]
+        known[number] = self._listen(port)
+        return known[number]
 
     def _add(self, child: Child) -> None:
         assert self._tasks is not None
@@ -337,11 +402,29 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
+def _in_order(addresses: Mapping[int, str]) -> list[str]:
+    """Return where clients on this machine find the front ends, the first one first."""
+    return [endpoint.reachable(address) for _, address in sorted(addresses.items())]
+
+
 def _metrics_url(port: int) -> str:
     return f"http://{programs.HOST}:{port}/metrics"
 
 
-def check_ports(port: int, front_ends: int = 1, *, option: str = "--port") -> None:
+def check_host(host: str) -> None:
+    """Raise UsageError unless `host` is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError as error:
+        raise UsageError(
+            f"--host: {host!r} is not an IP address. Give one of this machine, or 0.0.0.0 for "
+            "all of them."
+        ) from error
+
+
+def check_ports(
+    port: int, front_ends: int = 1, *, option: str = "--port", host: str = programs.HOST
+) -> None:
     """Raise UsageError or CliError unless the front ends can listen there."""
     if not 1 <= front_ends <= FRONT_ENDS_MAX:
         raise UsageError(f"--front-ends: {front_ends} is outside 1 to {FRONT_ENDS_MAX}.")
@@ -353,18 +436,26 @@ def check_ports(port: int, front_ends: int = 1, *, option: str = "--port") -> No
             f"{programs.PORT_MAX} is the last. Choose a lower one."
         )
     for each in range(port, port + front_ends) if port else ():
-        if error := programs.why_not(each):
+        if error := programs.why_not(each, host):
             raise CliError(
                 f"Port {each} {_WHY_NOT.get(error, 'is taken')}. "
                 f"Choose another with {option} (0: any free one)."
             )
 
 
-def check_amqp_ports(amqp_port: int, port: int, front_ends: int) -> None:
-    """Raise UsageError or CliError unless the front ends can speak AMQP there, beside `port`."""
-    check_ports(amqp_port, front_ends, option=_AMQP_OPTION)
-    if port and amqp_port and abs(amqp_port - port) < front_ends:
-        raise UsageError(
-            f"{_AMQP_OPTION}: port {max(amqp_port, port)} is needed for --port. "
-            f"Choose another (0: any free one)."
-        )
+def check_listeners(ports: Mapping[str, int | None], front_ends: int, host: str) -> None:
+    """Raise UsageError or CliError unless the front ends can listen at all of these ports.
+
+    `ports`: by option, that of the first front end; None: none is asked for.
+    """
+    check_host(host)
+    checked: dict[str, int] = {}
+    for option, port in ports.items():
+        check_ports(port or 0, front_ends, option=option, host=host)
+        for other, taken in checked.items():
+            if port and taken and abs(port - taken) < front_ends:
+                raise UsageError(
+                    f"{option}: port {max(port, taken)} is needed for {other}. "
+                    "Choose another (0: any free one)."
+                )
+        checked[option] = port or 0

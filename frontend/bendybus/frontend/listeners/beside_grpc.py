@@ -1,4 +1,4 @@
-"""The listeners beside gRPC, as the settings name them: AMQP, HTTP, and a port that all share.
+"""The listeners beside gRPC, as the settings name them: AMQP, HTTP, and ports that all share.
 
 Who has none of them does not load them.
 """
@@ -39,7 +39,7 @@ class BesideGrpc:
         self._shared_directory = own or directory
         self._shared_context: ssl.SSLContext | None = None
         self._amqp: AmqpListener | None = None
-        # Where the gRPC server takes what comes through the shared port.
+        # Where the gRPC server takes what comes through shared ports.
         self._grpc = ""
         if any((settings.amqp_listen, settings.amqps_listen, self._has_http)):
             from bendybus.frontend.listeners.amqp import client_connection, idle_limits, listener
@@ -57,7 +57,7 @@ class BesideGrpc:
         return bool(self._settings.http_listen or self._settings.shared_listen)
 
     def share(self, server: "grpc.aio.Server") -> None:
-        """Let a gRPC server, not started yet, take what comes through the shared port."""
+        """Let a gRPC server, not started yet, take what comes through shared ports."""
         if self._settings.shared_listen:
             self._grpc = f"{_LOOPBACK}:{server.add_insecure_port(f'{_LOOPBACK}:0')}"
 
@@ -102,19 +102,20 @@ class BesideGrpc:
         from bendybus.frontend.listeners import shared_port
         from bendybus.frontend.listeners.amqp.listener import AmqpProtocol
 
-        port = shared_port.SharedPort(
-            lambda: AmqpProtocol(amqp),
-            http.protocol,
-            self._grpc,
-            connections_max=self._settings.max_connections,
-            known_s=amqp.times.open_s,
-        )
         if self._shared_directory is not None:
             self._shared_context = tls.server_context(self._shared_directory)
             self._shared_context.set_alpn_protocols(shared_port.ALPN)
-        with readiness.listening(self._settings.shared_listen):
-            await port.open(self._settings.shared_listen, self._shared_context)
-        amqp.serve_also(port)
+        for address in self._settings.shared_listen:
+            port = shared_port.SharedPort(
+                lambda: AmqpProtocol(amqp),
+                http.protocol,
+                self._grpc,
+                connections_max=self._settings.max_connections,
+                known_s=amqp.times.open_s,
+            )
+            with readiness.listening(address):
+                await port.open(address, self._shared_context)
+            amqp.serve_also(port)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -1,0 +1,111 @@
+"""Reads the fields of a file of another program, and keeps what became of each.
+
+An importer walks the file with one `FieldReader`. Names of fields are compared without case, since
+the programs that write such files are not exact; null is the same as absent.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from bendybus.crds import field_errors, json_text, suggestions
+from bendybus.crds.conversion import Finding, Outcome
+from bendybus.crds.errors import Problem
+
+# A field as it is written: its path, and its value.
+Field = tuple[str, Any]
+_NULL: Final = "null is the same as absent."
+
+
+class FieldReader:
+    """What was found in one file, in its order."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.findings: list[Finding] = []
+        self.problems: list[Problem] = []
+        # Paths of what should be an object and is not: nothing is missing there.
+        self._wrong: set[str] = set()
+
+    def taken(self, path: str, detail: str = "") -> None:
+        """Note that a field means the same here."""
+        self.findings.append(Finding(path, Outcome.TAKEN, detail))
+
+    def changed(self, path: str, detail: str) -> None:
+        """Note that a field has another value here."""
+        self.findings.append(Finding(path, Outcome.CHANGED, detail))
+
+    def not_supported(self, path: str, detail: str) -> None:
+        """Note that a field, with all below it, has no effect here."""
+        self.findings.append(Finding(path, Outcome.NOT_SUPPORTED, detail))
+
+    def default(self, path: str, detail: str) -> None:
+        """Note that a field is absent, and that the other program has another default."""
+        self.findings.append(Finding(path, Outcome.DEFAULT, detail))
+
+    def problem(self, path: str, sentence: str) -> None:
+        """Note that a field is wrong: no manifests can be made."""
+        self.problems.append(Problem(self.source, "", path, sentence))
+
+    def fields(
+        self, path: str, value: Any, known: Iterable[str], *, idle: Mapping[str, str]
+    ) -> dict[str, Field]:
+        """Return the known fields of an object that are set, by their own names.
+
+        `idle`: fields that have no effect here, and why not.
+        """
+        if not isinstance(value, dict):
+            self.wrong(path, "an object, { … }", value)
+            self._wrong.add(path)
+            return {}
+        if not value:
+            self.taken(path, "is empty.")
+        names = {name.lower(): name for name in (*known, *idle)}
+        found: dict[str, Field] = {}
+        for key, given in value.items():
+            at = json_text.step(path, key)
+            name = names.get(key.lower())
+            if name is None:
+                hint = suggestions.did_you_mean(key, names.values())
+                self.not_supported(at, f"is not a known field.{hint}")
+            elif name in found:
+                self.problem(at, f"is the same field as {found[name][0]}. Remove one of them.")
+            elif name in idle:
+                self.not_supported(at, idle[name])
+            elif given is None:
+                self.taken(at, _NULL)
+            else:
+                found[name] = at, given
+        return found
+
+    def required(self, path: str, found: Mapping[str, Field], name: str) -> Field | None:
+        """Return a field that must be there."""
+        if name not in found and path not in self._wrong:
+            self.problem(json_text.step(path, name), "is missing. It is required.")
+        return found.get(name)
+
+    def items(self, field: Field | None) -> Iterator[Field]:
+        """Give the items of a list, with their paths; none if there is no list."""
+        if field is None:
+            return
+        path, value = field
+        if not isinstance(value, list):
+            self.wrong(path, "a list, [ … ]", value)
+            return
+        if not value:
+            self.taken(path, "is empty.")
+        for number, item in enumerate(value):
+            yield f"{path}[{number}]", item
+
+    def text(self, field: Field | None) -> str | None:
+        """Return a text; None if there is none. Its finding is the caller's."""
+        if field is None or isinstance(field[1], str):
+            return None if field is None else field[1]
+        self.wrong(field[0], "text", field[1])
+        return None
+
+    def wrong(self, path: str, wanted: str, value: Any) -> None:
+        """Note a value of the wrong type."""
+        quoted = isinstance(value, str) and wanted not in ("an object, { … }", "a list, [ … ]")
+        hint = " Remove the quotes." if quoted else ""
+        shown = field_errors.shown(value)
+        self.problem(path, f"must be {wanted} (got {shown}).{hint}")

@@ -1,0 +1,85 @@
+"""`bendybus convert`: manifests on stdout, the report on stderr."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bendybus.cli import __main__ as command
+from tests.crds.test_emulator_config import EXAMPLE
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.requirement("R500")
+def test_manifests_go_to_stdout_and_the_report_to_stderr(capsys: Capture) -> None:
+    code = command.main(["convert", str(EXAMPLE), "--premium", "4"])
+
+    said = capsys.readouterr()
+    documents = list(yaml.safe_load_all(said.out))
+    assert code == 0
+    assert [each["kind"] for each in documents[:3]] == ["BusNamespace", "Queue", "Queue"]
+    assert documents[0]["spec"]["premiumMessagingPartitions"] == 4
+    assert said.err.startswith(f"{EXAMPLE}: 24 fields: 23 taken, 0 changed, 1 not supported, ")
+    assert "not supported: UserConfig.Logging: has no effect: " in said.err
+
+
+@pytest.mark.requirement("R500")
+def test_the_report_has_a_line_of_json_for_every_field(capsys: Capture, tmp_path: Path) -> None:
+    code = command.main(["convert", str(EXAMPLE), "--report", "json", "--to", str(tmp_path / "y")])
+
+    said = capsys.readouterr()
+    findings = [json.loads(line) for line in said.err.splitlines()]
+    assert code == 0
+    assert said.out == ""
+    assert len(list(yaml.safe_load_all((tmp_path / "y").read_text(encoding="utf-8")))) == 7
+    assert findings[0] == {
+        "path": "UserConfig.Logging",
+        "outcome": "not supported",
+        "detail": "has no effect: logs are files in the data folder; bendybus logs shows them.",
+    }
+
+
+@pytest.mark.requirement("R500")
+def test_a_file_is_read_from_stdin(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+
+    code = command.main(["convert", "-"])
+
+    assert code == 1
+    assert capsys.readouterr().err == "bendybus: stdin: UserConfig: is missing. It is required.\n"
+
+
+@pytest.mark.requirement("R501")
+def test_a_file_that_cannot_be_read_is_one_sentence(capsys: Capture, tmp_path: Path) -> None:
+    codes = [command.main(["convert", str(each)]) for each in (tmp_path, tmp_path / "x.json")]
+
+    folder, missing = capsys.readouterr().err.splitlines()
+    assert codes == [1, 1]
+    assert folder == (
+        f"bendybus: {tmp_path} is a folder. A container engine makes one where the file to mount "
+        "does not exist: check its path on the host."
+    )
+    assert missing == (
+        f"bendybus: {tmp_path}/x.json: no such file or directory. Check the path of Config.json."
+    )
+
+
+@pytest.mark.requirement("R501")
+def test_a_file_of_another_user_is_one_sentence(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+
+    code = command.main(["convert", "Config.json"])
+
+    assert code == 1
+    assert capsys.readouterr().err == (
+        "bendybus: Config.json: permission denied. Make the file readable for all: chmod a+r.\n"
+    )

@@ -1,0 +1,337 @@
+"""Config.json of the official emulator becomes manifests, and every field is in the report."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bendybus.crds import bundling, emulator_config, loading
+from bendybus.crds.bundle import NamespaceSettings
+from bendybus.crds.conversion import Conversion, Outcome
+from bendybus.crds.errors import ManifestError
+from bendybus.crds.loading import Loaded
+from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
+from bendybus.domain.filters.rule import CorrelationFilter, SqlFilter, SqlRuleAction
+from bendybus.domain.limits import Tier
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "emulator" / "Config.json"
+QUEUE = "UserConfig.Namespaces[0].Queues[0]"
+RULE = "UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]"
+
+
+def document(
+    *, queues: list[Any] | None = None, topics: list[Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    namespace = {"Name": "sbemulatorns", "Queues": queues or [], "Topics": topics or []}
+    return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "File"}, **more}}
+
+
+def queue(name: str = "orders", **properties: Any) -> dict[str, Any]:
+    return {"Name": name, "Properties": properties}
+
+
+def topic_with(*rules: dict[str, Any]) -> dict[str, Any]:
+    return {"Name": "t", "Subscriptions": [{"Name": "s", "Rules": list(rules)}]}
+
+
+def rule(**properties: Any) -> dict[str, Any]:
+    return {"Name": "r", "Properties": properties}
+
+
+def convert(**parts: Any) -> Conversion:
+    return emulator_config.convert("Config.json", document(**parts))
+
+
+def found(conversion: Conversion) -> dict[str, tuple[str, str]]:
+    return {each.path: (each.outcome.value, each.detail) for each in conversion.findings}
+
+
+def refused(text: bytes | Any) -> list[str]:
+    data = text if isinstance(text, bytes) else json.dumps(text).encode()
+    with pytest.raises(ManifestError) as caught:
+        emulator_config.parse("Config.json", data)
+    return [str(each).removeprefix("Config.json: ") for each in caught.value.problems]
+
+
+@pytest.mark.requirement("R500")
+def test_the_example_becomes_a_bus() -> None:
+    conversion = emulator_config.parse("Config.json", EXAMPLE.read_bytes())
+
+    by_name = {each.name: each.description for each in conversion.bundle.entities}
+    express = by_name["shipments/Subscriptions/express"]
+    returns = by_name["shipments/Subscriptions/returns"]
+    assert conversion.bundle.namespace == NamespaceSettings("sbemulatorns", Tier.PREMIUM, 1)
+    assert by_name["orders"] == QueueDescription(
+        lock_duration_ms=30_000,
+        max_delivery_count=5,
+        dead_lettering_on_message_expiration=True,
+        default_message_time_to_live_ms=3_600_000,
+        requires_duplicate_detection=True,
+        duplicate_detection_history_time_window_ms=60_000,
+    )
+    assert by_name["carts"] == QueueDescription(requires_session=True)
+    assert isinstance(express, SubscriptionDescription)
+    assert express.rules[0].filter == SqlFilter("carrier = 'air' AND weight < 20")
+    assert express.rules[0].action == SqlRuleAction("SET priority = 'high'")
+    assert isinstance(returns, SubscriptionDescription)
+    assert returns.rules[0].filter == CorrelationFilter(
+        label="return", properties={"country": "FR"}
+    )
+
+
+@pytest.mark.requirement("R500")
+def test_the_manifests_describe_the_same_bus() -> None:
+    conversion = emulator_config.parse("Config.json", EXAMPLE.read_bytes())
+
+    text = yaml.safe_dump_all([json.loads(json.dumps(each)) for each in conversion.documents])
+
+    read = [loading.parse("f", each) for each in yaml.safe_load_all(text)]
+    again = bundling.bundle([each for each in read if isinstance(each, Loaded)])
+    assert again.namespace == conversion.bundle.namespace
+    assert [(each.name, each.description, each.left_out) for each in again.entities] == [
+        (each.name, each.description, each.left_out) for each in conversion.bundle.entities
+    ]
+
+
+@pytest.mark.requirement("R500")
+def test_a_file_with_a_byte_order_mark_and_other_case_means_the_same() -> None:
+    text = EXAMPLE.read_text(encoding="utf-8").replace('"LockDuration"', '"lockduration"')
+
+    conversion = emulator_config.parse("Config.json", b"\xef\xbb\xbf" + text.encode())
+
+    plain = emulator_config.parse("Config.json", EXAMPLE.read_bytes())
+    assert conversion.bundle == plain.bundle
+
+
+@pytest.mark.requirement("R500")
+def test_what_differs_is_changed_with_the_reason() -> None:
+    conversion = convert(
+        queues=[
+            queue(DuplicateDetectionHistoryTimeWindow="PT5S", DefaultMessageTimeToLive="P1Y2M3DT4H")
+        ]
+    )
+
+    report = found(conversion)
+    assert report[f"{QUEUE}.Properties.DuplicateDetectionHistoryTimeWindow"] == (
+        "changed",
+        "PT5S became PT20S, the shortest that Azure has.",
+    )
+    assert report[f"{QUEUE}.Properties.DefaultMessageTimeToLive"] == (
+        "changed",
+        "P1Y2M3DT4H became P428DT4H: a year is 365 days, a month 30.",
+    )
+
+
+@pytest.mark.requirement("R500")
+def test_what_has_no_effect_is_said_with_the_reason() -> None:
+    rules = rule(
+        FilterType="Correlation",
+        CorrelationFilter={"Label": "x"},
+        SqlFilter={"SqlExpression": "1 = 1"},
+    )
+    conversion = convert(
+        queues=[queue(EnablePartitioning=True, LockDurations="PT1M")],
+        topics=[topic_with(rules)],
+        Loging={"Type": "File"},
+    )
+
+    dropped = {
+        each.path: each.detail
+        for each in conversion.findings
+        if each.outcome is Outcome.NOT_SUPPORTED
+    }
+    assert dropped == {
+        "UserConfig.Logging": "has no effect: logs are files in the data folder; bendybus logs "
+        "shows them.",
+        "UserConfig.Loging": "is not a known field. Did you mean Logging?",
+        f"{QUEUE}.Properties.EnablePartitioning": "has no effect: partitions are chosen for the "
+        "bus, with --premium.",
+        f"{QUEUE}.Properties.LockDurations": "is not a known field. Did you mean LockDuration?",
+        f"{RULE}.Properties.SqlFilter": "has no effect: FilterType is Correlation.",
+    }
+
+
+@pytest.mark.requirement("R500")
+def test_absent_fields_have_the_defaults_of_azure_and_the_report_says_so() -> None:
+    conversion = convert(queues=[{"Name": "a"}, {"Name": "b"}])
+
+    assert {each.description for each in conversion.bundle.entities} == {QueueDescription()}
+    assert list(conversion.remarks())[1:] == [
+        "default: DefaultMessageTimeToLive of 2 entities: messages do not expire, as in Azure; the "
+        "emulator has PT1H.",
+        "default: MaxDeliveryCount of 2 entities: 10, as in Azure; the emulator has 3.",
+    ]
+
+
+@pytest.mark.requirement("R500")
+def test_an_empty_destination_is_none_and_null_is_absent() -> None:
+    conversion = convert(
+        queues=[queue(ForwardTo="", ForwardDeadLetteredMessagesTo="", RequiresSession=None)]
+    )
+
+    assert [each.description for each in conversion.bundle.entities] == [QueueDescription()]
+    assert found(conversion)[f"{QUEUE}.Properties.ForwardTo"] == ("taken", "is empty: none.")
+
+
+@pytest.mark.requirement("R500")
+def test_a_subscription_without_rules_takes_every_message() -> None:
+    conversion = convert(topics=[{"Name": "t", "Subscriptions": [{"Name": "s", "Rules": []}]}])
+
+    [_, subscription] = conversion.bundle.entities
+    assert not subscription.has_rules
+
+
+@pytest.mark.requirement("R500")
+def test_names_that_kubernetes_has_not_are_kept_on_the_bus() -> None:
+    conversion = convert(queues=[{"Name": "Sales/Orders_1"}, {"Name": "sales-orders-1"}])
+
+    assert [each.name for each in conversion.bundle.entities] == [
+        "Sales/Orders_1",
+        "sales-orders-1",
+    ]
+    assert [each["metadata"]["name"] for each in conversion.documents[1:]] == [
+        "sales-orders-1",
+        "sales-orders-1-2",
+    ]
+
+
+@pytest.mark.requirement("R500")
+def test_two_hundred_entities_and_any_partition_count_are_possible() -> None:
+    queues = [queue(f"q{number}") for number in range(200)]
+
+    conversion = emulator_config.convert("c", document(queues=queues), partition_count=16)
+
+    assert len(conversion.bundle.entities) == 200
+    assert conversion.bundle.namespace.partition_count == 16
+
+
+@pytest.mark.requirement("R501")
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"MaxDeliveryCount": "3"}, "must be a whole number (got '3'). Remove the quotes."),
+        ({"MaxDeliveryCount": True}, "must be a whole number (got true)."),
+        ({"MaxDeliveryCount": 0}, "must be 1 to 2147483647 (got 0)."),
+        ({"RequiresSession": "true"}, "must be true or false (got 'true'). Remove the quotes."),
+        ({"LockDuration": "P1W"}, "must not have weeks: write P7D."),
+        ({"LockDuration": 60}, "must be text (got 60)."),
+        ({"LockDuration": "PT1H"}, "must be 5000 ms to 300000 ms (got 3600000 ms)."),
+        (
+            {"LockDuration": "00:01:00"},
+            "must be an ISO 8601 duration such as PT30S, PT5M or P7D (got '00:01:00').",
+        ),
+        ({"ForwardTo": ["x"]}, "must be text (got ['x'])."),
+        ({"Status": "Off"}, "must be Active or Disabled or SendDisabled or ReceiveDisabled (got "),
+        ({"lockduration": "PT1M", "LockDuration": "PT1M"}, "is the same field as "),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_path(properties: dict[str, Any], said: str) -> None:
+    name = next(reversed(properties))
+
+    problems = refused(document(queues=[queue(**properties)]))
+
+    assert [each for each in problems if each.startswith(f"{QUEUE}.Properties.{name}: {said}")]
+    assert len(problems) == 1
+
+
+@pytest.mark.requirement("R501")
+@pytest.mark.parametrize(
+    ("properties", "field", "said"),
+    [
+        ({"FilterType": "SqlFilter", "SqlFilter": {"SqlExpression": "1 = 1"}}, ".FilterType",
+         "'SqlFilter' is not a type of filter. Did you mean Sql?"),
+        ({"FilterType": "Sql"}, ".SqlFilter", "is missing. It is required."),
+        ({"FilterType": "Sql", "SqlFilter": {}}, ".SqlFilter.SqlExpression",
+         "is missing. It is required."),
+        ({"FilterType": "Sql", "SqlFilter": {"SqlExpression": "a = = 1"}},
+         ".SqlFilter.SqlExpression", "line 1, column 5: unexpected '=': "),
+        ({"FilterType": "Sql", "SqlFilter": {"SqlExpression": "a = 1"},
+          "Action": {"SqlExpression": "SET"}}, ".Action.SqlExpression", "line 1, "),
+        ({"FilterType": "Correlation", "CorrelationFilter": {}}, ".CorrelationFilter",
+         "must have at least one property."),
+        ({"FilterType": "Correlation", "CorrelationFilter": {"Properties": {"a.b": [1]}}},
+         '.CorrelationFilter.Properties["a.b"]', "must be text, a number, true or false (got ["),
+        ({"SqlFilter": {"SqlExpression": "1 = 1"}}, ".FilterType", "is missing. It is required."),
+    ],
+)  # fmt: skip
+def test_a_wrong_rule_is_named_with_its_path(
+    properties: dict[str, Any], field: str, said: str
+) -> None:
+    problems = refused(document(topics=[topic_with(rule(**properties))]))
+
+    assert [each for each in problems if each.startswith(f"{RULE}.Properties{field}: {said}")]
+
+
+@pytest.mark.requirement("R501")
+def test_all_problems_are_found_at_once_in_the_order_of_the_file() -> None:
+    queues: list[Any] = [queue(f"q{number}", LockDuration=1) for number in range(11)]
+    queues += [{"Name": "Q1"}, {"Name": "a//b"}, {"Properties": {}}, 7]
+
+    problems = refused(document(queues=queues, topics=[topic_with({"Name": "r"}), {"Name": "T"}]))
+
+    where = "UserConfig.Namespaces[0]"
+    assert [each.partition(": ")[0] for each in problems] == [
+        *(f"{where}.Queues[{number}].Properties.LockDuration" for number in range(11)),
+        f"{where}.Queues[11].Name",
+        f"{where}.Queues[12].Name",
+        f"{where}.Queues[13].Name",
+        f"{where}.Queues[14]",
+        f"{where}.Topics[0].Subscriptions[0].Rules[0].Properties",
+        f"{where}.Topics[1].Name",
+    ]
+
+
+@pytest.mark.requirement("R501")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "is empty. Name a file with content."),
+        (b"[]", "must be an object, { \u2026 } (got [])."),
+        (b"{}", "UserConfig: is missing. It is required."),
+        (b'{"UserConfig": {"Namespaces": []}}', "UserConfig.Namespaces: must have one namespace"),
+        (b'{"UserConfig": {"Namespaces": [{"Name": "a"}, {}]}}',
+         "UserConfig.Namespaces[1]: is a second namespace: a file has one."),
+        (b'{"a": 1, "a": 2}', 'is not JSON: the key "a" is there twice.'),
+        (b'{\n"a": 1, // x\n}', "Config.json, line 2: is not JSON: expecting property name "),
+        (b'{\n"a": 1 // x\n}', "Config.json, line 2: is not JSON: expecting ',' delimiter "),
+        (b"NaN", "is not JSON: NaN is no JSON number."),
+        (b"[" * 100_000, "is not JSON that can be read: it is nested too deeply."),
+        (b"\xff\xfe{\0}\0", "is not UTF-8 text. Save it as UTF-8."),
+        (b'{"apiVersion": "v1"}', "is a manifest, not a Config.json. Give it to bendybus up -f."),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_config_is_refused_in_one_sentence(text: bytes, said: str) -> None:
+    [problem] = refused(text)
+
+    assert problem.startswith(said)
+
+
+@pytest.mark.requirement("R501")
+def test_what_the_number_of_partitions_does_not_allow_is_named_before_the_start() -> None:
+    action = rule(
+        FilterType="Sql",
+        SqlFilter={"SqlExpression": "1 = 1"},
+        Action={"SqlExpression": "SET sys.PartitionKey = 'a'"},
+    )
+    config = document(
+        queues=[queue(MaxMessageSizeInKilobytes=102_400)], topics=[topic_with(action)]
+    )
+
+    with pytest.raises(ManifestError) as caught:
+        emulator_config.convert("c", config, partition_count=16)
+
+    size, key = caught.value.problems
+    assert size.field == f"{QUEUE}.Properties.MaxMessageSizeInKilobytes"
+    assert size.sentence.startswith("must be at most 1024 in a Premium namespace of 16 partitions ")
+    assert key.field == RULE
+    assert "in a partitioned topic no action can" in key.sentence
+    assert emulator_config.convert("c", config).bundle.entities
+
+
+@pytest.mark.requirement("R501")
+def test_comments_are_refused_with_what_to_do() -> None:
+    [problem] = refused(b'{ // queues\n "UserConfig": {} }')
+
+    assert problem.endswith("JSON has no comments: remove them.")

@@ -1,0 +1,215 @@
+"""`bendybus emulator` in the place of the official emulator's container, with Azure's SDK."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
+
+from bendybus.cli.commands.emulator_command import READY_LINE
+from tests.integration.amqp import take
+from tests.integration.emulators import COMMAND, Emulator
+from tests.ports import HOST
+
+Run = Callable[..., Emulator]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    started: list[Emulator] = []
+
+    def start(config: Any = None, **options: Any) -> Emulator:
+        started.append(Emulator(tmp_path, config, **options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+def config(*queues: str, **more: Any) -> dict[str, Any]:
+    namespace = {"Name": "sbemulatorns", "Queues": [{"Name": each} for each in queues], **more}
+    return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "File"}}}
+
+
+def send(emulator: Emulator, queue: str, *bodies: str) -> None:
+    with emulator.sdk() as client, client.get_queue_sender(queue) as sender:
+        sender.send_messages([ServiceBusMessage(each) for each in bodies])
+
+
+def received(emulator: Emulator, queue: str, count: int = 1) -> list[str]:
+    with emulator.sdk() as client, client.get_queue_receiver(queue) as receiver:
+        messages = take(receiver, count)
+        for message in messages:
+            receiver.complete_message(message)
+    return [str(message) for message in messages]
+
+
+@pytest.mark.requirement("R504")
+def test_a_container_that_answers_health_first_has_the_entities_of_its_config(run: Run) -> None:
+    emulator = run(config(*(f"q{number}" for number in range(60)), "orders"))
+
+    emulator.wait_healthy()
+    send(emulator, "orders", "hello")
+
+    assert emulator.health() == (200, {"status": "healthy", "message": "Service is healthy."})
+    assert received(emulator, "orders") == ["hello"]
+
+
+@pytest.mark.requirement("R502", "R504", "R505")
+def test_the_output_has_the_report_the_variables_and_the_ready_line_last(run: Run) -> None:
+    emulator = run(
+        config("orders"), environment={"ACCEPT_EULA": "Y", "MSSQL_SA_PASSWORD": "geheim"}
+    )
+
+    emulator.wait_ready()
+
+    assert emulator.lines[-1] == READY_LINE
+    assert "ACCEPT_EULA has no effect: there is no agreement to accept" in emulator.output
+    assert "3 fields: 2 taken, 0 changed, 1 not supported" in emulator.output
+    assert "It listens at 0.0.0.0: whoever can reach it has access" in emulator.output
+    assert "Ready: bus 'sbemulatorns' (Premium) with 1 partition at 127.0.0.1:" in emulator.output
+    assert f"Connection string: {emulator.connection_string}" in emulator.output
+    assert "geheim" not in emulator.output
+
+
+@pytest.mark.requirement("R506")
+def test_messages_outlive_the_container_and_sigterm_ends_it_cleanly(run: Run) -> None:
+    first = run(config("orders"))
+    first.wait_ready()
+    send(first, "orders", "kept")
+
+    code = first.stop()
+    second = run(config("orders"))
+    second.wait_ready()
+
+    assert (code, first.lines[-1]) == (0, READY_LINE)
+    assert received(second, "orders") == ["kept"]
+
+
+@pytest.mark.requirement("R502")
+def test_a_changed_config_is_applied_and_what_is_absent_is_kept_and_named(run: Run) -> None:
+    first = run(config("orders", "old"))
+    first.wait_ready()
+    send(first, "old", "still here")
+    first.stop()
+    changed = config("orders", "new")
+    changed["UserConfig"]["Namespaces"][0]["Queues"][0]["Properties"] = {"MaxDeliveryCount": 1}
+
+    second = run(changed)
+    second.wait_ready()
+    send(second, "orders", "twice")
+    with second.sdk() as client, client.get_queue_receiver("orders") as receiver:
+        [message] = receiver.receive_messages(1, max_wait_time=20)
+        receiver.abandon_message(message)
+        with client.get_queue_receiver("orders", sub_queue="deadletter") as dead:
+            [dead_letter] = dead.receive_messages(1, max_wait_time=20)
+    send(second, "new", "hello")
+
+    assert "queue 'old' is in no manifest any more; it is kept. Remove it with " in second.output
+    assert str(dead_letter) == "twice"
+    assert received(second, "old") == ["still here"]
+    assert received(second, "new") == ["hello"]
+
+
+@pytest.mark.requirement("R502")
+def test_without_a_config_the_bus_is_empty_and_serves(run: Run) -> None:
+    emulator = run()
+
+    emulator.wait_ready()
+
+    assert "There is no /ServiceBus_Emulator/ConfigFiles/Config.json: the bus begins " in (
+        emulator.output
+    )
+    assert emulator.health()[0] == 200
+
+
+@pytest.mark.requirement("R508")
+def test_two_hundred_queues_and_a_hundred_connections_work(run: Run) -> None:
+    names = [f"queue-{number}" for number in range(200)]
+    emulator = run(config(*names))
+    emulator.wait_ready()
+
+    def opened(name: str) -> tuple[ServiceBusClient, ServiceBusSender]:
+        client = emulator.sdk()
+        sender = client.get_queue_sender(name)
+        sender.send_messages(ServiceBusMessage(name))
+        return client, sender
+
+    def closed(connection: tuple[ServiceBusClient, ServiceBusSender]) -> None:
+        client, sender = connection
+        sender.close()
+        client.close()
+
+    # In threads, since the SDK sleeps for most of the time that opening and closing take.
+    with ThreadPoolExecutor(20) as pool:
+        connections = list(pool.map(opened, names[::2]))
+        found = list(pool.map(lambda name: received(emulator, name), names[::20]))
+        list(pool.map(closed, connections))
+
+    assert len(connections) == 100
+    assert found == [[name] for name in names[::20]]
+
+
+@pytest.mark.requirement("R504")
+def test_amqp_over_websockets_is_on_the_http_port(run: Run) -> None:
+    emulator = run(config("orders"))
+    emulator.wait_ready()
+
+    with socket.create_connection((HOST, emulator.http_port), 10) as line:
+        line.sendall(
+            b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            b"Sec-WebSocket-Protocol: AMQPWSB10\r\n\r\n"
+        )
+        answer = line.recv(4096)
+
+    assert answer.startswith(b"HTTP/1.1 101 ")
+
+
+@pytest.mark.requirement("R501")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "Config.json: is empty. Name a file with content."),
+        ("[]", "Config.json: must be an object, { \u2026 } (got [])."),
+        (
+            json.dumps(config("a", "A")),
+            "UserConfig.Namespaces[0].Queues[1].Name: 'A' is already the name of the queue in ",
+        ),
+    ],
+)
+def test_a_wrong_config_ends_the_start_with_its_reason(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "Config.json").write_text(text, encoding="utf-8")
+    options = ("--config", str(tmp_path / "Config.json"), "--data", str(tmp_path / "data"))
+
+    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+@pytest.mark.requirement("R503")
+def test_up_runs_a_premium_bus_without_a_manifest(tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "bendybus.cli", "up", "--data", str(tmp_path))
+    options = ("--premium", "2", "--queue", "orders", "--port", "0", "--amqp-port", "0")
+    with subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as up:
+        assert up.stdout is not None
+        line = up.stdout.readline()
+        up.terminate()
+        up.communicate(timeout=60)
+
+    assert line.startswith(
+        "Ready: bus 'default' (Premium, implied: no BusNamespace was given) with 2 partitions at "
+    )
