@@ -171,7 +171,7 @@ def test_forwarding_needs_the_right_on_the_destination(bus: WebBus) -> None:
         ("<Status>Asleep</Status>", "Status: must be one of Active, Disabled"),
         ("<Colour>red</Colour>", "Colour: is unknown to a queue"),
         ("<Status>Active</Status><Status>Disabled</Status>", "Status: must be there once"),
-        ("<EnableExpress>true</EnableExpress>", "express entities is not supported"),
+        ("<IsAnonymousAccessible>true</IsAnonymousAccessible>", "access without a key is not"),
         (f"<UserMetadata>{'x' * 1025}</UserMetadata>", "userMetadata: must be at most 1024"),
         ("<ForwardTo>nowhere</ForwardTo>", "nowhere"),
         ("<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>", "only in Premium"),

@@ -297,10 +297,8 @@ def test_authorization_rules_are_the_policies_and_cannot_be_changed_by_clients(
         azure.get_queue("with-rules")
 
 
-def test_what_is_not_supported_is_refused_in_a_sentence(
+def test_what_is_not_allowed_is_refused_in_a_sentence(
     azure: ServiceBusAdministrationClient,
 ) -> None:
-    with pytest.raises(HttpResponseError, match="express entities is not supported"):
-        azure.create_queue("express", enable_express=True)
     with pytest.raises(HttpResponseError, match="lockDuration: must be 5000 ms to 300000 ms"):
         azure.create_queue("long", lock_duration=timedelta(minutes=6))

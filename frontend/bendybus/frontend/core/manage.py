@@ -18,9 +18,9 @@ from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
-from bendybus.domain.filters import rule as rules
+from bendybus.domain.filters import rule as rule_domain
 from bendybus.domain.filters import rule_set
-from bendybus.domain.filters.rule import Rule, SqlFilter
+from bendybus.domain.filters.rule import CorrelationFilter, Rule
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core import fan_out
@@ -122,7 +122,7 @@ class EntityManager:
             # Parsing takes up to a second for the longest texts: not on the event loop. The
             # registrar checks it again, on the thread of its partition; what is refused here never
             # gets there.
-            await asyncio.to_thread(rules.check, rule, partitioned=subscription.partitioned)
+            await asyncio.to_thread(rule_domain.check, rule, partitioned=subscription.partitioned)
         return await self.change(
             Commit(
                 EntityAction.UPDATE,
@@ -173,13 +173,17 @@ class EntityManager:
         )
 
     def filter_counts(self, topic: Entity) -> tuple[int, int]:
-        """Return how many SQL filters the rules of a topic have, and how many others."""
-        sql = others = 0
-        for subscription in self._directory.subscriptions(topic.key):
-            for rule in rules_of(subscription):
-                is_sql = isinstance(rule.filter, SqlFilter)
-                sql, others = sql + is_sql, others + (not is_sql)
-        return sql, others
+        """Return how many SQL filters the rules of a topic have, and how many correlation filters.
+
+        As Service Bus counts: filters that are always true, or false, are SQL filters.
+        """
+        rules = [
+            rule
+            for subscription in self._directory.subscriptions(topic.key)
+            for rule in rules_of(subscription)
+        ]
+        correlation = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
+        return len(rules) - correlation, correlation
 
     async def runtime(self, shown: Sequence[Entity]) -> list[Runtime]:
         """Return what entities hold, asked of all partitions; those that do not answer show."""

@@ -55,13 +55,14 @@ ELEMENTS: Final[Mapping[EntityKind, tuple[str, ...]]] = {
         "ForwardDeadLetteredMessagesTo", "AutoDeleteOnIdle", "EntityAvailabilityStatus",
     ),
 }  # fmt: skip
-# What the bus does for every entity, and what it has for none.
-_ALWAYS: Final = {"EnableBatchedOperations": True, "SupportOrdering": True}
+# What may be asked for and has no effect: the bus does the first two for every entity, and keeps
+# every message on disk.
+_ALWAYS: Final = {"EnableBatchedOperations": True, "SupportOrdering": True, "EnableExpress": False}
+# What the bus does not have.
 _NEVER: Final = {
     "IsAnonymousAccessible": "access without a key",
     "FilteringMessagesBeforePublishing": "filtering before publishing",
     "EnableSubscriptionPartitioning": "partitioned subscriptions of plain topics",
-    "EnableExpress": "express entities",
     "IsClientAffine": "subscriptions of one client",
 }
 # Facts that a client may send back as it got them.
@@ -137,7 +138,7 @@ def _written(shown: Shown, name: str) -> str:
     if setting is not None:
         return _setting_written(shown, setting)
     if name in _ALWAYS or name in _NEVER:
-        return element(name, "true" if name in _ALWAYS else "false")
+        return element(name, str(_ALWAYS.get(name, False)).lower())
     return element(name, *_FACT[name](shown))
 
 

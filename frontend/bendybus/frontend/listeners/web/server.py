@@ -23,8 +23,10 @@ HEALTH: Final = "/health"
 # request that was answered.
 KEEP_ALIVE_S: Final = 30.0
 END_S: Final = 1.0
-# Bytes that a client without a valid token may send on a WebSocket, or before or after a request.
+# Bytes that a client without a valid token may send on a WebSocket; and before or after a request,
+# which the loop reads up to 256 KB of at once, before anybody has looked at its token.
 UNKNOWN_BYTES_MAX: Final = 96 * 1024
+UNHEARD_BYTES_MAX: Final = 320 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -75,8 +77,10 @@ class Guard(asyncio.Protocol):
         self._size_bytes += len(data)
         if not self._answering and self._timer is None:
             self._expect()
-        paused = self._answering and self.written is None
-        if paused or self._size_bytes <= UNKNOWN_BYTES_MAX or self.is_known():
+        is_websocket = self.written is not None
+        most = UNKNOWN_BYTES_MAX if is_websocket else UNHEARD_BYTES_MAX
+        paused = self._answering and not is_websocket
+        if paused or self._size_bytes <= most or self.is_known():
             self._handler.data_received(data)
         elif self._transport is not None:
             self._transport.abort()
