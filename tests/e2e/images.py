@@ -19,6 +19,8 @@ GIVEN: Final = os.environ.get("BENDYBUS_E2E_IMAGE", "")
 SPARK_GIVEN: Final = os.environ.get("BENDYBUS_E2E_SPARK_IMAGE", "")
 SPARK_FILES: Final = ROOT / "images" / "bendybus-spark" / "app"
 HOSTILE_FILES: Final = Path(__file__).with_name("hostile")
+_GO_FILE: Final = "operations.bin"
+GO_PROGRAM: Final = f"/usr/local/share/bendybus/{_GO_FILE}"
 FAKETIME: Final = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
@@ -40,9 +42,20 @@ def spark(cluster: Cluster) -> str:
 
 
 def sdk(cluster: Cluster) -> str:
-    """Return an image with the official SDK beside what the image of this checkout has."""
+    """Return an image with official SDKs beside what the image of this checkout has.
+
+    That for Python, and GO_PROGRAM: the operations of tests/sdks/go.
+    """
     pins = ROOT / "requirements" / "image-sdk.txt"
-    return _build(cluster, ROOT, "bendybus-sdk", ["--requirements", str(pins)])
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [*("go", "build", "-trimpath", "-buildvcs=false"), "-o", f"{folder}/{_GO_FILE}", "."],
+            cwd=ROOT / "tests" / "sdks" / "go",
+            env={**os.environ, "CGO_ENABLED": "0"},
+            check=True,
+        )
+        options = ["--requirements", str(pins)]
+        return _build(cluster, ROOT, "bendybus-sdk", options, Path(folder))
 
 
 def skewed(cluster: Cluster) -> str:

@@ -1,5 +1,7 @@
 """`python3 sdk_client.py QUEUE SESSION_QUEUE`: azure-servicebus in a pod, over TLS and WebSockets.
 
+And its administration client, over HTTPS.
+
 Finds the bus as applications do: by the Secret of a policy. Prints a line of JSON with what it saw.
 """
 
@@ -9,8 +11,10 @@ import os
 import sys
 from typing import Any
 
+from azure.core.exceptions import HttpResponseError
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, TransportType
 from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 COUNT = 50
 
@@ -55,14 +59,38 @@ async def through(transport: TransportType, queue: str, sessions: str) -> dict[s
     return {"received": len({*received}), "session": in_session, "state": state.decode()}
 
 
+async def administration(queue: str) -> dict[str, Any]:
+    """Create, show, count and delete; return what was seen."""
+    client = ServiceBusAdministrationClient.from_connection_string(
+        os.environ["BENDYBUS_SDK_CONNECTION_STRING"],
+        connection_verify=os.environ["BENDYBUS_CA_FILE"],
+    )
+    async with client:
+        made = await client.create_queue("made", requires_session=True)
+        listed = [each.name async for each in client.list_queues()]
+        await client.delete_queue("made")
+        try:
+            # A manifest declares it.
+            await client.delete_queue(queue)
+        except HttpResponseError as error:
+            refused = error.status_code
+        namespace = await client.get_namespace_properties()
+    return {
+        "sessions": made.requires_session,
+        "listed": listed,
+        "refused": refused,
+        "sku": namespace.messaging_sku,
+    }
+
+
 async def main() -> None:
-    """Try both transports."""
+    """Try both transports, and administration."""
     queue, sessions = sys.argv[1:]
     said = {
         transport.name: await through(transport, queue, sessions)
         for transport in (TransportType.Amqp, TransportType.AmqpOverWebsocket)
     }
-    print(json.dumps(said))
+    print(json.dumps({**said, "administration": await administration(queue)}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The official SDK on a real bus: TLS on 5671, WebSockets on 443, keys from a Secret."""
+"""Official SDKs on a real bus: TLS on 5671, HTTPS and WebSockets on 443, keys from a Secret."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,35 @@ import pytest
 
 from tests.e2e import images, traffic
 from tests.e2e.cluster import eventually
-from tests.e2e.conftest import Installation, fresh_space
+from tests.e2e.conftest import Installation, Space, fresh_space
 
 CLIENT = Path(__file__).with_name("sdk_client.py")
 SECRET = "bus-rootmanagesharedaccesskey"
 
+# Operations of tests/sdks/go, which has no certificates of its own.
+GO_JOBS = [
+    {"id": name, "operation": name, "entity": "others"}
+    for name in ("send_a_list", "peek", "list_queues")
+]
+GO_SCRIPT = (
+    """echo "$JOBS" | sed "s|\"entity\"|\"send\": \"$CONNECTION_STRING\", """
+    """\"listen\": \"$CONNECTION_STRING\", \"manage\": \"$CONNECTION_STRING\", \"entity\"|g" """
+    f"| {images.GO_PROGRAM}"
+)
+
+
+def ended(space: Space, pod: str) -> str:
+    """Return what a pod printed, once it has ended."""
+    eventually(
+        lambda: space.pod(pod)["status"]["phase"] in ("Succeeded", "Failed"),
+        within_s=180,
+        what=f"{pod} ends",
+    )
+    return space.cluster.kubectl("logs", pod, "-n", space.name)
+
 
 @pytest.mark.core
-def test_the_python_sdk_sends_and_receives_over_tls_and_websockets(
+def test_official_sdks_send_receive_and_administer_over_tls_and_websockets(
     installation: Installation,
 ) -> None:
     image = images.sdk(installation.cluster)
@@ -23,6 +44,7 @@ def test_the_python_sdk_sends_and_receives_over_tls_and_websockets(
             space.bus("bus", 2, frontend={"replicas": 2}),
             space.queue("orders", "bus"),
             space.queue("visits", "bus", requiresSession=True),
+            space.queue("others", "bus"),
         )
         objects = traffic.client_pod(
             "sdk",
@@ -38,18 +60,30 @@ def test_the_python_sdk_sends_and_receives_over_tls_and_websockets(
         )
 
         space.cluster.apply(*objects)
-        eventually(
-            lambda: space.pod("sdk")["status"]["phase"] in ("Succeeded", "Failed"),
-            within_s=120,
-            what="the client ends",
+        go = traffic.client_pod(
+            *("go", space.name, image, ["/bin/sh", "-c", GO_SCRIPT]), secret=SECRET
         )
-        said = space.cluster.kubectl("logs", "sdk", "-n", space.name)
+        go[1]["spec"]["containers"][0]["env"] += [
+            {"name": "CONNECTION_STRING", "valueFrom": connection},
+            {"name": "SSL_CERT_FILE", "value": traffic.CA_FILE},
+            {"name": "JOBS", "value": json.dumps(GO_JOBS)},
+        ]
+        space.cluster.apply(*go)
+        said, of_go = (ended(space, name) for name in ("sdk", "go"))
         counts = space.say("bendybus get queues -o json")
 
     expected = {"received": 50, "session": ["in a session"], "state": "kept"}
     last = said.strip().splitlines()[-1]
     assert last.startswith("{"), said
-    assert json.loads(last) == {"Amqp": expected, "AmqpOverWebsocket": expected}
+    found = json.loads(last)
+    administration = found.pop("administration")
+    assert found == {"Amqp": expected, "AmqpOverWebsocket": expected}
+    assert set(administration.pop("listed")) >= {"orders", "visits", "made"}
+    assert administration == {"sessions": True, "refused": 400, "sku": "Premium"}
+    answers = [json.loads(line) for line in of_go.splitlines()]
+    assert {each["id"]: each["error"] for each in answers} == dict.fromkeys(
+        job["id"] for job in GO_JOBS
+    )
     rows = [json.loads(line) for line in counts.splitlines()]
     left = {row["name"]: row["runtime"]["countDetails"]["activeMessageCount"] for row in rows}
-    assert left == {"orders": 0, "visits": 0}
+    assert left == {"orders": 0, "visits": 0, "others": 0}
