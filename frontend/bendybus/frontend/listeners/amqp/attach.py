@@ -9,10 +9,13 @@
 Rights are checked here, and again whenever a token ends or policies change (`client_connection`).
 """
 
-from typing import TYPE_CHECKING, Final
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.amqp.links import SND_SETTLED, IncomingLink, Link, OutgoingLink
 from bendybus.amqp.performatives import Attach, Coordinator, Error, Source, Target
+from bendybus.amqp.values import Described, Symbol
 from bendybus.domain import errors, message_access
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
@@ -34,7 +37,10 @@ from bendybus.frontend.security.authenticator import Operation
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
-_BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
+# A symbol, as all names of link properties: the SDK for .NET finds nothing under a string.
+_BATCH_SIZE: Final = Symbol("com.microsoft:max-message-batch-size")
+_NON_EXCLUSIVE: Final = "com.microsoft:non-exclusive-session-filter"
+_NON_EXCLUSIVE_DESCRIPTORS: Final = (0x137000000E, f"{_NON_EXCLUSIVE}:list")
 # So that a max-message-size fits a signed integer of 32 bits.
 _LARGEST: Final = 2**31 - 1
 
@@ -122,7 +128,9 @@ def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: s
     deletes = link.attach.snd_settle_mode == SND_SETTLED
     mode = ReceiveMode.RECEIVE_AND_DELETE if deletes else ReceiveMode.PEEK_LOCK
     source = ReceiveSource(name, sub_queue, mode)
-    filters = link.attach.source.filter or {}
+    asked = link.attach.source
+    filters = asked.filter or {}
+    _check_filters(filters, path)
     if SESSION_FILTER in filters:
         session = SessionReceivingLink(connection, link, path, source, filters[SESSION_FILTER])
         link.context = session
@@ -131,5 +139,23 @@ def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: s
     made, front_end = ReceivingLink(connection, link, path), connection.front_end
     link.context = made
     receiver = front_end.receives.open(source, made.hand, made.fail, owner=connection.flow.owner)
-    link.accept(max_message_size=min(front_end.message_bytes_max(path), _LARGEST))
+    # Without the filters that it asked for: none of them is applied (AMQP 1.0, 3.5.3).
+    link.accept(
+        source=dataclasses.replace(asked, filter=None),
+        max_message_size=min(front_end.message_bytes_max(path), _LARGEST),
+    )
     made.begin(receiver)
+
+
+def _check_filters(filters: Mapping[Any, Any], path: str) -> None:
+    """Raise InvalidOperation for a session that others may lock, too.
+
+    The SDK for .NET tells this refusal from others by what follows the last quote.
+    """
+    for name, value in filters.items():
+        descriptor = value.descriptor if isinstance(value, Described) else None
+        if str(name).startswith(_NON_EXCLUSIVE) or descriptor in _NON_EXCLUSIVE_DESCRIPTORS:
+            raise errors.InvalidOperation(
+                f"the link to '{path}' contains invalid filter type {_NON_EXCLUSIVE}: sessions are "
+                "locked exclusively; accept it with com.microsoft:session-filter."
+            )
