@@ -33,7 +33,7 @@ WINDOW: Final = 5_000
 _REPLY_CREDIT: Final = 50
 _OPEN: Final = {
     Symbol("product"): "Azure.Messaging.ServiceBus",
-    Symbol("version"): "7.20.1",
+    Symbol("version"): "7.21.0",
     Symbol("framework"): ".NET 8.0.11",
     Symbol("platform"): "Linux",
 }

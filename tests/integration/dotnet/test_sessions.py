@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.amqp.values import Described, Symbol, Timestamp, Ulong
+from bendybus.amqp.values import Described, Int, Symbol, Timestamp, Ulong
 from tests.integration.dotnet.bus import (
     bodies,
     connected,
@@ -72,6 +72,20 @@ def test_a_session_has_a_state_and_is_renewed(peer: DotnetPeer, sessions: str) -
     assert (kept.status, cleared.status) == (200, 200)
     assert read.body == {"session-state": b"half done"}
     assert type(renewed.body["expiration"]) is Timestamp
+
+
+@pytest.mark.requirement("R511")
+@pytest.mark.parametrize("any_time_ms", [253_402_300_799_999, 253_402_300_800_000])
+def test_sessions_are_listed_since_any_time(
+    peer: DotnetPeer, sessions: str, any_time_ms: int
+) -> None:
+    peer.send(peer.sender(sessions), message("one", group_id="a"))
+    asked = {"last-updated-time": Timestamp(any_time_ms), "skip": Int(0), "top": Int(100)}
+
+    listed = peer.manage(sessions, "get-message-sessions", asked)
+
+    assert listed.status == 200
+    assert listed.body["sessions-ids"].items == ["a"]
 
 
 @pytest.mark.requirement("R511")
