@@ -13,6 +13,16 @@ listen. After each, the counts are read over gRPC. `make test` does those of Pyt
 synchronous client and with that of `azure.servicebus.aio`; `make sdks` those of the others.
 [How to use it](../how-to/use-the-azure-sdk.md).
 """
+_ERRORS: Final = """\
+## Errors
+What a program sees, from a run on a bus with TLS: class and reason of the error, how often the bus
+refused the request, if it counts that for the queue, and after how many seconds the program has the
+error. The programs let their SDK try again twice, after 0.2 s, and wait 10 s for a try (Java 20 s,
+Python 2 s for a session, Go as long as the bus); what is a matter of seconds here takes minutes
+with the SDKs' own settings. `make test` checks class and reason for Python, `make sdks` for the others.
+
+The SDK for Python has no reasons: here it is the condition in the text of its error.
+"""
 _EXCEPTIONS: Final = """\
 ## The tests of the SDK for Python
 `make azure-tests` runs the tests that come with the SDK. These do not pass, and why:
@@ -38,10 +48,31 @@ def page() -> str:
         parts.append(f"## {area}\n| {head} |\n|---|---|{'---|' * len(sdks)}")
         parts += [_line(row, sdks) for row in table.values() if row["area"] == area]
         parts.append("")
-    parts.append(_EXCEPTIONS)
+    parts += [_ERRORS, *_errors(sdks), _EXCEPTIONS]
     for each in _read("azure_sdk/exceptions.toml")["exception"]:
         parts.append(f"| `{each['test']}` | {each['outcome']} | {each['reason']} |")
     return "\n".join(parts) + "\n"
+
+
+def _errors(sdks: list[str]) -> list[str]:
+    """Return a table of errors."""
+    parts = [
+        f"| what fails | {' | '.join(_SDKS[each] for each in sdks)} |",
+        f"|---|{'---|' * len(sdks)}",
+    ]
+    for row in _read("azure_sdk/errors.toml").values():
+        seen = (_seen(row, each) for each in sdks)
+        parts.append(f"| {row['title']} | {' | '.join(seen)} |")
+    return [*parts, ""]
+
+
+def _seen(row: dict[str, Any], sdk: str) -> str:
+    if sdk in row.get("without", {}):
+        return f"no: {row['without'][sdk]}"
+    found = row[sdk]
+    reason = f" `{found['reason']}`" if found["reason"] else ""
+    tries = f", refused {found['tries']} times" if found["tries"] > 1 else ""
+    return f"`{found['class']}`{reason}{tries}, {found['seconds']:.1f} s"
 
 
 def _line(row: dict[str, Any], sdks: list[str]) -> str:

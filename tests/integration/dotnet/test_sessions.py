@@ -103,15 +103,3 @@ def test_a_session_that_is_not_exclusive_is_refused_in_a_sentence_that_the_sdk_k
     assert refused.value.condition == "amqp:not-allowed"
     # Only after the last quote does the SDK look for these words, and raises NotSupportedException.
     assert "contains invalid filter type" in refused.value.description.rpartition("'")[2]
-
-
-@pytest.mark.requirement("R511")
-def test_a_filter_that_the_bus_does_not_know_is_not_in_its_answer(
-    peer: DotnetPeer, queue: str
-) -> None:
-    selector = Described(Ulong(0x468C00000004), "colour = 'red'")
-
-    receiver = peer.receiver(queue, filters={Symbol("jms-selector"): selector})
-
-    # So a client learns that it gets all messages: AMQP 1.0, 3.5.3.
-    assert not receiver.answer.source.filter

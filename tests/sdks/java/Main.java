@@ -1,11 +1,7 @@
 import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.FileInputStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
-import java.security.cert.CertificateFactory;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -13,17 +9,17 @@ import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManagerFactory;
 
 /**
  * Operations of azure-messaging-servicebus, as a program does them; what they are:
  * tests/azure_sdk/operations.toml.
  *
  * <p>Input: one JSON array of jobs. Output: a line of JSON for each; its error is null if all is
- * well.
+ * well. A job "error:NAME" is a call of Failures, and its answer has what was found.
  */
 final class Main {
     private static final int AT_ONCE = 8;
+    private static final String ERROR = "error:";
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private Main() {}
@@ -35,7 +31,8 @@ final class Main {
             @JsonProperty("entity") String entity,
             @JsonProperty("topic") boolean topic,
             @JsonProperty("send") String send,
-            @JsonProperty("listen") String listen) {}
+            @JsonProperty("listen") String listen,
+            @JsonProperty("key") String key) {}
 
     /** An operation. */
     interface Operation {
@@ -92,7 +89,7 @@ final class Main {
             System.out.println(JSON.writeValueAsString(OPERATIONS.keySet()));
             return;
         }
-        trust(System.getenv("SSL_CERT_FILE"));
+        SSLContext.setDefault(Trust.only(System.getenv("SSL_CERT_FILE")));
         List<Job> jobs = Arrays.asList(JSON.readValue(System.in, Job[].class));
         var workers = Executors.newFixedThreadPool(AT_ONCE);
         jobs.forEach(job -> workers.execute(() -> answer(job)));
@@ -102,26 +99,10 @@ final class Main {
         System.exit(0);
     }
 
-    /** Trust the certificates of a file, and no others. */
-    private static void trust(String file) throws Exception {
-        var store = KeyStore.getInstance(KeyStore.getDefaultType());
-        store.load(null, null);
-        try (var stream = new FileInputStream(file)) {
-            for (Certificate each :
-                    CertificateFactory.getInstance("X.509").generateCertificates(stream))
-                store.setCertificateEntry("authority " + store.size(), each);
-        }
-        var managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        managers.init(store);
-        var context = SSLContext.getInstance("TLS");
-        context.init(null, managers.getTrustManagers(), null);
-        SSLContext.setDefault(context);
-    }
-
     private static void answer(Job job) {
-        Map<String, String> line = new HashMap<>();
+        Map<String, Object> line = new HashMap<>();
         line.put("id", job.id());
-        line.put("error", perform(job));
+        line.put("error", perform(job, line));
         try {
             System.out.println(JSON.writeValueAsString(line));
         } catch (Exception error) {
@@ -129,9 +110,14 @@ final class Main {
         }
     }
 
-    private static String perform(Job job) {
+    private static String perform(Job job, Map<String, Object> line) {
+        var name = job.operation();
         try (var entity = new Entity(job)) {
-            OPERATIONS.get(job.operation()).on(entity);
+            if (name.startsWith(ERROR)) {
+                line.put("found", Failures.found(entity, name.substring(ERROR.length())));
+            } else {
+                OPERATIONS.get(name).on(entity);
+            }
             return null;
         } catch (Throwable error) {
             var text = new StringWriter();

@@ -9,13 +9,11 @@
 Rights are checked here, and again whenever a token ends or policies change (`client_connection`).
 """
 
-import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bendybus.amqp.links import SND_SETTLED, IncomingLink, Link, OutgoingLink
 from bendybus.amqp.performatives import Attach, Coordinator, Error, Source, Target
-from bendybus.amqp.values import Described, Symbol
+from bendybus.amqp.values import Symbol
 from bendybus.domain import errors, message_access
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
@@ -39,8 +37,7 @@ if TYPE_CHECKING:
 
 # A symbol, as all names of link properties: the SDK for .NET finds nothing under a string.
 _BATCH_SIZE: Final = Symbol("com.microsoft:max-message-batch-size")
-_NON_EXCLUSIVE: Final = "com.microsoft:non-exclusive-session-filter"
-_NON_EXCLUSIVE_DESCRIPTORS: Final = (0x137000000E, f"{_NON_EXCLUSIVE}:list")
+_COPY: Final = "copy"
 # So that a max-message-size fits a signed integer of 32 bits.
 _LARGEST: Final = 2**31 - 1
 
@@ -130,7 +127,7 @@ def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: s
     source = ReceiveSource(name, sub_queue, mode)
     asked = link.attach.source
     filters = asked.filter or {}
-    _check_filters(filters, path)
+    _check_source(asked, path)
     if SESSION_FILTER in filters:
         session = SessionReceivingLink(connection, link, path, source, filters[SESSION_FILTER])
         link.context = session
@@ -139,23 +136,24 @@ def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: s
     made, front_end = ReceivingLink(connection, link, path), connection.front_end
     link.context = made
     receiver = front_end.receives.open(source, made.hand, made.fail, owner=connection.flow.owner)
-    # Without the filters that it asked for: none of them is applied (AMQP 1.0, 3.5.3).
-    link.accept(
-        source=dataclasses.replace(asked, filter=None),
-        max_message_size=min(front_end.message_bytes_max(path), _LARGEST),
-    )
+    link.accept(max_message_size=min(front_end.message_bytes_max(path), _LARGEST))
     made.begin(receiver)
 
 
-def _check_filters(filters: Mapping[Any, Any], path: str) -> None:
-    """Raise InvalidOperation for a session that others may lock, too.
+def _check_source(asked: Source, path: str) -> None:
+    """Raise InvalidOperation for what would have to select or copy messages.
 
-    The SDK for .NET tells this refusal from others by what follows the last quote.
+    A client that gets other messages than it asked for would take them from others. The SDK for
+    .NET tells the refusal of a session that others may lock, too, by what follows the last quote.
     """
-    for name, value in filters.items():
-        descriptor = value.descriptor if isinstance(value, Described) else None
-        if str(name).startswith(_NON_EXCLUSIVE) or descriptor in _NON_EXCLUSIVE_DESCRIPTORS:
+    for name in asked.filter or ():
+        if name != SESSION_FILTER:
             raise errors.InvalidOperation(
-                f"the link to '{path}' contains invalid filter type {_NON_EXCLUSIVE}: sessions are "
-                "locked exclusively; accept it with com.microsoft:session-filter."
+                f"the link to '{path}' contains invalid filter type {name!s:.80}: only "
+                f"{SESSION_FILTER} is applied, which locks a session for one receiver."
             )
+    if asked.distribution_mode == _COPY:
+        raise errors.InvalidOperation(
+            f"{path!r}: messages cannot be browsed on a link. Send com.microsoft:peek-message to "
+            "its $management."
+        )
