@@ -96,8 +96,7 @@ class ErrorBus:
         if case.name == "missing_entity":
             return
         with self.secured.administration() as administration:
-            partitioned = {"enable_partitioning": True} if case.name == UNAVAILABLE else {}
-            made = administration.create_queue(name, **partitioned, **case.settings)
+            made = administration.create_queue(name, **case.settings)
             if case.name == "queue_full":
                 self._fill(name)
                 self._before[name] = self._refused(name)

@@ -16,7 +16,7 @@ from tests.azure_sdk.error_bus import PAUSE_S, RETRIES, TRY_S
 LOST_S: Final = 6.5
 # For a session.
 SOON_S: Final = 2
-_OPTIONS: Final = {
+_OPTIONS: Final[Mapping[str, Any]] = {
     "retry_total": RETRIES,
     "retry_backoff_factor": PAUSE_S,
     "retry_mode": "fixed",

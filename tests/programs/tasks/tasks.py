@@ -18,8 +18,9 @@ from celery import Celery
 certifi.where = lambda: os.environ["TRUSTED"]
 if os.environ.get("QUEUES_EXIST"):
     empty = SimpleNamespace(total_message_count=0)
-    ServiceBusAdministrationClient.create_queue = lambda *_, **__: None
-    ServiceBusAdministrationClient.get_queue_runtime_properties = lambda *_, **__: empty
+    asks: Any = ServiceBusAdministrationClient
+    asks.create_queue = lambda *_, **__: None
+    asks.get_queue_runtime_properties = lambda *_, **__: empty
 
 app = Celery("tasks", broker=os.environ["BROKER_URL"])
 app.conf.update(
