@@ -97,5 +97,5 @@ async function hold(queue) {
 
 const { load, held } = plan.queues;
 await Promise.all([send(load), receive(load), hold(held)]);
-console.log(JSON.stringify(answer));
-process.exit(0);
+// Timers of the SDK would keep the process; but what is written must be read first.
+process.stdout.write(`${JSON.stringify(answer)}\n`, () => process.exit(0));
