@@ -52,6 +52,8 @@ class Loads:
     """Sends of an official SDK, one after another."""
     sdk_senders_each: int = 150
     """How many sends each of its concurrent senders awaits."""
+    listed: int = 10_000
+    """Queues that the administration clients of official SDKs list."""
     peer: int = 30_000
     peer_singles: int = 500
     peer_loop: int = 1_000
@@ -78,6 +80,7 @@ QUICK: Final = Loads(
     idle_s=4.0,
     slow=20_000,
     amqp=9_000,
+    listed=1_000,
     amqp_s=8.0,
     sdk_singles=200,
     sdk_senders_each=50,

@@ -8,9 +8,10 @@ _TESTS: Final = Path(__file__).parents[1] / "tests"
 _HEAD: Final = """\
 # Official SDKs, operation by operation
 Each of these is done with the SDK as it is published, on queues and topics that are not partitioned
-and on ones of 16 partitions, over TLS, with one policy that may only send and one that may only
-listen. After each, the counts are read over gRPC. `make test` does those of Python, with the
-synchronous client and with that of `azure.servicebus.aio`; `make sdks` those of the others.
+and on ones of 16 partitions, over TLS, with one policy that may only send, one that may only
+listen and one that may only manage. After each, the counts are read over gRPC. `make test` does
+those of Python, with the synchronous client and with that of `azure.servicebus.aio`; `make sdks`
+those of the others.
 [How to use it](../how-to/use-the-azure-sdk.md).
 """
 _ERRORS: Final = """\

@@ -41,6 +41,8 @@ class Bus:
     """For official SDKs."""
     amqp_address: str
     """HOST:PORT."""
+    ca_file: str
+    """What administration clients must trust."""
 
     @property
     def roles(self) -> dict[str, list[list[int]]]:
@@ -81,6 +83,7 @@ def bus(folder: Path, partitions: int, servers: int) -> Iterator[Bus]:
             by_role["frontend"][0],
             facts["amqp_connection_string"],
             facts["amqp_endpoints"][0],
+            facts["ca_file"],
         )
 
 

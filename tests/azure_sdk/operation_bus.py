@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bendybus.domain import limits
 from bendybus.domain.limits import Tier
-from tests.azure_sdk.live_bus import AMQPS_PORT
+from tests.azure_sdk.live_bus import AMQPS_PORT, HTTPS_PORT
 from tests.azure_sdk.operation_table import SUBSCRIPTION, Counts, Row
 from tests.integration.secured import ROOT, SecuredBus, policy
 from tests.ports import HOST, loopback_address
@@ -16,6 +16,8 @@ LAYOUTS: Final = ("plain", "partitioned")
 SETTLED_S: Final = 5.0
 # Each entity has a policy for each of them.
 RIGHTS: Final = ("Send", "Listen")
+_MANAGE_KEY: Final = "key-of-who-manages"
+MANAGE: Final = policy("Manage", ["Manage"], [_MANAGE_KEY])
 
 
 def name_of(row: Row, layout: str, client: str) -> str:
@@ -27,14 +29,17 @@ class OperationBus:
     """A bus whose AMQP listens where SDKs look for it."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
-        self.address = loopback_address(AMQPS_PORT)
+        self.address = loopback_address(AMQPS_PORT, HTTPS_PORT)
         self.secured = SecuredBus(
             folder,
-            (ROOT, *(each for name in names for each in _policies(name))),
+            (ROOT, MANAGE, *(each for name in names for each in _policies(name))),
             addresses=(HOST, self.address),
             partitions=limits.STANDARD_PARTITION_COUNT,
             tier=Tier.STANDARD,
-            front_end_options=(f"--amqps-listen={self.address}:{AMQPS_PORT}",),
+            front_end_options=(
+                f"--amqps-listen={self.address}:{AMQPS_PORT}",
+                f"--http-listen={self.address}:{HTTPS_PORT}",
+            ),
         )
         self.administration = self.secured.administration()
 
@@ -44,7 +49,15 @@ class OperationBus:
         return str(self.secured.ca_file)
 
     def connection_string(self, name: str, right: str) -> str:
-        """Return the connection string of who may do no more than `right` with an entity."""
+        """Return the connection string of who may do no more than `right` with an entity.
+
+        Who may manage may do so in the whole namespace, since only there are entities created.
+        """
+        if right == "Manage":
+            return (
+                f"Endpoint=sb://{self.address}/;SharedAccessKeyName={right};"
+                f"SharedAccessKey={_MANAGE_KEY}"
+            )
         return (
             f"Endpoint=sb://{self.address}/;SharedAccessKeyName={right}-{name};"
             f"SharedAccessKey=key-{name};EntityPath={name}"

@@ -72,7 +72,13 @@ class Entity:
     has_topic: bool
     sending: Any
     listening: Any
+    # Makes an administration client, from a right.
+    administering: Callable[[str], Any]
     stack: ExitStack = field(default_factory=ExitStack)
+
+    def administration(self, right: str = "Manage") -> Any:
+        """Return an open administration client."""
+        return self.stack.enter_context(self.administering(right))
 
     def sender(self) -> Any:
         """Return an open sender."""

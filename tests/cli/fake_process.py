@@ -41,7 +41,8 @@ def main() -> int:
     parser.add_argument("role", choices=("partition-server", "frontend"))
     parser.add_argument("--behaviour", type=Path, default=Path("/nonexistent"))
     parser.add_argument("--listen", required=True)
-    parser.add_argument("--amqp-listen", default="")
+    parser.add_argument("--shared-listen", default="")
+    parser.add_argument("--shared-tls-directory", default="")
     parser.add_argument("--health-listen", default="")
     parser.add_argument("--partitions", default="")
     parser.add_argument("--exit-with-parent", action="store_true")
@@ -51,11 +52,11 @@ def main() -> int:
         return readiness.print_failure(RuntimeError("the file belongs to another bus"))
     with (options.behaviour / "asked").open("a", encoding="utf-8") as asked:
         asked.write(f"{options.role} {options.listen}\n")
-        for name, address in (("amqp", options.amqp_listen), ("health", options.health_listen)):
+        for name, address in (("amqp", options.shared_listen), ("health", options.health_listen)):
             asked.write(f"{name} {address}\n" * bool(address))
-    if options.amqp_listen and _is_taken(options.behaviour / "taken-amqp"):
-        _wait_until_bound(options.amqp_listen)
-        return readiness.print_failure(CannotListen(f"cannot listen at {options.amqp_listen}"))
+    if options.shared_listen and _is_taken(options.behaviour / "taken-amqp"):
+        _wait_until_bound(options.shared_listen)
+        return readiness.print_failure(CannotListen(f"cannot listen at {options.shared_listen}"))
     if _is_taken(options.behaviour / f"taken-{options.role}"):
         return readiness.print_failure(CannotListen(f"cannot listen at {options.listen}: taken"))
     if (options.behaviour / "stubborn").exists():

@@ -110,6 +110,7 @@ def test_the_ready_line_is_one_json_object_that_names_everything(start: Start, d
         "connection_string",
         "amqp_connection_string",
         "amqp_endpoints",
+        "ca_file",
         "endpoint",
         "endpoints",
         "data",

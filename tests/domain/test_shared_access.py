@@ -230,3 +230,49 @@ def test_the_scope_of_a_token_is_in_lower_case(entity: str, resource: str) -> No
     grant = shared_access.Grant(policy, resource, 0)
 
     assert grant.scope == (entity or resource).lower()
+
+
+NAMES = ("bus.example", "bus.ns.svc", "127.0.0.1")
+
+
+@pytest.mark.requirement("R499")
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "sb://bus.example/", "https://BUS.example:8443/orders", "amqps://bus.ns.svc/orders",
+        "bus.example:5671/orders", "https://bus.example/$Resources/queues?$skip=0",
+        "sb://127.0.0.1:7480/",
+    ],
+)  # fmt: skip
+def test_a_token_is_for_a_listed_host_whatever_its_scheme_port_and_path(uri: str) -> None:
+    token = shared_access.sign(uri, "app", "first", 2_000)
+
+    assert shared_access.authenticate(POLICIES, token, 1_000, NAMES)
+
+
+@pytest.mark.requirement("R499")
+@pytest.mark.parametrize(
+    "uri", ["sb://other.example/", "sb://bus.example.evil/", "/orders", "sb://"]
+)
+def test_a_token_for_another_host_is_refused_only_where_hosts_are_listed(uri: str) -> None:
+    token = shared_access.sign(uri, "app", "first", 2_000)
+
+    assert shared_access.authenticate(POLICIES, token, 1_000)
+    with pytest.raises(Unauthenticated, match="for another host") as raised:
+        shared_access.authenticate(POLICIES, token, 1_000, NAMES)
+    assert raised.value.metadata["cause"] == "wrong-host"
+
+
+@pytest.mark.requirement("R498")
+def test_a_token_for_the_url_of_a_request_is_for_what_it_asks_for() -> None:
+    token = shared_access.Policy("app", frozenset(Right))
+    grant = shared_access.Grant(token, "$resources/queues", 0)
+
+    grant.check("", Right.MANAGE, resources=["$Resources/queues"])
+    with pytest.raises(Unauthorized):
+        grant.check("", Right.MANAGE)
+    with pytest.raises(Unauthorized):
+        grant.check("", Right.MANAGE, resources=["$Resources/topics"])
+    of_entity = shared_access.Policy("app", frozenset(Right), "orders")
+    with pytest.raises(Unauthorized):
+        shared_access.Grant(of_entity, "bills", 0).check("bills", Right.SEND, resources=["bills"])

@@ -12,6 +12,8 @@ from bendybus.domain import shared_access
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.amqp.client_connection import Times
 from bendybus.frontend.listeners.amqp.listener import AmqpListener
+from bendybus.frontend.listeners.web.administration import Administration
+from bendybus.frontend.listeners.web.server import HttpServer
 from bendybus.frontend.security.authenticator import Authenticator
 from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.frontend.settings import Settings
@@ -43,6 +45,7 @@ class Listening:
         self._loop.set_exception_handler(lambda _, context: self.failures.append(context))
         self._thread = threading.Thread(target=self._loop.run_forever)
         self.listener: Any = None
+        self.http: Any = None
         self.address = self.http_address = ""
 
     def __enter__(self) -> "Listening":
@@ -76,9 +79,19 @@ class Listening:
     async def _open(self) -> None:
         file = None if self._file is None else PolicyFile(self._file)
         front_end = FrontEnd(Settings(partitions={}))
-        self.listener = AmqpListener(front_end, Authenticator(file), **self._options)
+        authenticator = Authenticator(file)
+        self.listener = AmqpListener(front_end, authenticator, **self._options)
         self.address = f"{HOST}:{await self.listener.open(f'{HOST}:0')}"
-        self.http_address = f"{HOST}:{await self.listener.open_http(f'{HOST}:0')}"
+        self.http = HttpServer(
+            self.listener.admit,
+            front_end.ready,
+            Administration(front_end, authenticator),
+            connections_max=self._options["connections_max"],
+            request_s=self.listener.times.open_s,
+        )
+        await self.http.start()
+        self.listener.serve_also(self.http)
+        self.http_address = f"{HOST}:{await self.http.open(f'{HOST}:0', None)}"
 
     def raw(self, **options: Any) -> RawAmqp:
         """Return a client."""

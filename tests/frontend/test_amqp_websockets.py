@@ -55,7 +55,7 @@ def unread(listening: Listening) -> tuple[RawAmqp, Any]:
     def crowded() -> None:
         # So much is left unread by others.
         listening.listener.front_end.deliveries.unread_bytes += CROWDED_BYTES
-        for guard in listening.listener._websockets[0]._guards.values():
+        for guard in listening.http._guards.values():
             line = guard._transport.get_extra_info("socket")
             line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
 

@@ -65,3 +65,28 @@ def test_without_policies_every_caller_may_do_everything() -> None:
 
     for operation in Operation:
         assert allowed(caller, operation, "orders")
+
+
+@pytest.mark.requirement("R499")
+def test_a_token_for_another_host_than_those_of_the_bus_is_refused(tmp_path: Path) -> None:
+    policy = {"name": "app", "rights": ["Send"], "entity": "", "keys": [KEY]}
+    path = tmp_path / "policies.json"
+    path.write_text(json.dumps({"policies": [policy]}))
+    authenticator = Authenticator(PolicyFile(path), lambda: NOW_S, hosts=["Bus.Example"])
+
+    authenticator.authenticate(shared_access.sign("sb://bus.example/", "app", KEY, NOW_S + 60))
+    with pytest.raises(errors.Unauthenticated):
+        authenticator.authenticate(shared_access.sign("sb://other/", "app", KEY, NOW_S + 60))
+
+
+@pytest.mark.requirement("R498")
+def test_what_a_token_allows_for_one_url_is_not_remembered_for_others(tmp_path: Path) -> None:
+    policy = {"name": "app", "rights": ["Manage"], "entity": "", "keys": [KEY]}
+    path = tmp_path / "policies.json"
+    path.write_text(json.dumps({"policies": [policy]}))
+    token = shared_access.sign("sb://any/$Resources/queues", "app", KEY, NOW_S + 60)
+    caller = Authenticator(PolicyFile(path), lambda: NOW_S).authenticate(token)
+
+    caller.check(Operation.LIST_ENTITIES, resources=["$Resources/queues"])
+
+    assert not allowed(caller, Operation.LIST_ENTITIES, "")

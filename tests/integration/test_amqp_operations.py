@@ -4,6 +4,7 @@ The operations are in tests/azure_sdk/operations, what they are in operations.to
 entities and on ones of 16 partitions, for both clients of the SDK.
 """
 
+import functools
 import itertools
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +15,8 @@ from typing import Any, Final
 import pytest
 from azure.servicebus import ServiceBusClient
 from azure.servicebus.aio import ServiceBusClient as AsyncClient
+from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncAdministration
+from azure.servicebus.management import ServiceBusAdministrationClient
 
 from tests.azure_sdk.operation_bus import LAYOUTS, OperationBus, name_of
 from tests.azure_sdk.operation_table import Blocking, Counts, Entity, Loop, Row, rows
@@ -44,6 +47,13 @@ class Place:
         client = of.from_connection_string(text, connection_verify=self.bus.ca_file)
         return Blocking(self.loop, client) if kind == "aio" else client
 
+    def administration(self, kind: str, name: str, right: str) -> Any:
+        """Return an administration client that may do no more than `right`."""
+        text = self.bus.connection_string(name, right).split(";EntityPath")[0]
+        of = AsyncAdministration if kind == "aio" else ServiceBusAdministrationClient
+        client = of.from_connection_string(text, connection_verify=self.bus.ca_file)
+        return Blocking(self.loop, client) if kind == "aio" else client
+
     def perform(self, row: Row, layout: str, client: str) -> Counts:
         """Do an operation; return what is left."""
         name = name_of(row, layout, client)
@@ -53,7 +63,10 @@ class Place:
             self.client(client, name, "Listen") as listening,
             ExitStack() as stack,
         ):
-            PERFORMED[row.name](Entity(name, row.has_topic, sending, listening, stack))
+            administering = functools.partial(self.administration, client, name)
+            PERFORMED[row.name](
+                Entity(name, row.has_topic, sending, listening, administering, stack)
+            )
         return self.bus.counts_after(row, name)
 
     def end(self) -> None:

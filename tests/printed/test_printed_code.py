@@ -149,6 +149,7 @@ class Bus:
         self.addresses = {
             "127.0.0.1:7480": facts["endpoint"],
             "127.0.0.1:5672": facts["amqp_endpoints"][0],
+            "/path/to/ca.crt": facts["ca_file"],
         }
 
     def end(self) -> None:

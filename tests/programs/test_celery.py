@@ -1,6 +1,6 @@
 """Celery, with the bus as its broker: tasks are sent, worked on, retried, and survive a worker.
 
-The transport of kombu asks for its queues over HTTP; QUEUES_EXIST is for a bus without that.
+The transport of kombu creates its queues over HTTPS, with the administration client of its SDK.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.azure_sdk.live_bus import AMQPS_PORT
+from tests.azure_sdk.live_bus import AMQPS_PORT, HTTPS_PORT
 from tests.integration.processes import eventually
 from tests.integration.secured import ROOT_KEY, ROOT_POLICY, SecuredBus
 from tests.ports import HOST, loopback_address
@@ -30,11 +30,14 @@ class Tasks:
     """The program on a bus."""
 
     def __init__(self, folder: Path) -> None:
-        self.address = loopback_address(AMQPS_PORT)
+        self.address = loopback_address(AMQPS_PORT, HTTPS_PORT)
         self.bus = SecuredBus(
             folder / "bus",
             addresses=(HOST, self.address),
-            front_end_options=(f"--amqps-listen={self.address}:{AMQPS_PORT}",),
+            front_end_options=(
+                f"--amqps-listen={self.address}:{AMQPS_PORT}",
+                f"--http-listen={self.address}:{HTTPS_PORT}",
+            ),
         )
         self.file = folder / "done"
         self.file.touch()
@@ -49,7 +52,7 @@ class Tasks:
             "BROKER_URL": f"azureservicebus://{ROOT_POLICY}:{ROOT_KEY}@{self.address}/local.net",
             "TRUSTED": str(self.bus.ca_file),
             "TASKS_DONE": str(self.file),
-            "QUEUES_EXIST": "yes",
+            "REQUESTS_CA_BUNDLE": str(self.bus.ca_file),
         }
 
     def send(self) -> None:
@@ -105,8 +108,6 @@ def killed(worker: "subprocess.Popen[bytes]") -> None:
 @pytest.fixture
 def tasks(tmp_path: Path) -> Iterator[Tasks]:
     made = Tasks(tmp_path)
-    with made.bus.administration() as administration:
-        administration.create_queue("tasks", lock_duration="PT10S")
     yield made
     made.end()
 

@@ -20,6 +20,7 @@ from tools import jars
 FOLDER: Final = Path(__file__).parent
 BUILD_S: Final = 400.0
 LIST_S: Final = 60.0
+TIMED_S: Final = 300.0
 Job = Mapping[str, Any]
 
 
@@ -54,6 +55,15 @@ class Program:
     def operations(self) -> list[str]:
         """Return the names of its operations."""
         found: list[str] = json.loads(self._done([*self.run, "--list"], LIST_S).stdout)
+        return found
+
+    def timed(self, connection_string: str, ca_file: str, *arguments: str) -> list[float]:
+        """Return what its `--time` prints; see the program."""
+        environment = {**self._environment(), self.ca_variable: ca_file}
+        environment["SERVICEBUS_CONNECTION_STRING"] = connection_string
+        done = self._done([*self.run, "--time", *arguments], TIMED_S, environment)
+        assert done.returncode == 0, f"{self.sdk}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        found: list[float] = json.loads(done.stdout)
         return found
 
     def start(self, jobs: Sequence[Job], ca_file: str) -> "Run":
@@ -91,10 +101,12 @@ class Program:
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self.variables()}
 
-    def _done(self, command: Sequence[str], most_s: float) -> subprocess.CompletedProcess[str]:
+    def _done(
+        self, command: Sequence[str], most_s: float, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=self.folder, env=self._environment(), capture_output=True, text=True,
-            timeout=most_s, check=False,
+            command, cwd=self.folder, env=environment or self._environment(), capture_output=True,
+            text=True, timeout=most_s, check=False,
         )  # fmt: skip
 
 

@@ -68,7 +68,8 @@ def start(request: pytest.FixtureRequest, bus: OperationBus) -> Iterator[Start]:
 def job(bus: OperationBus, case: Case) -> Job:
     """Create the entity of a case; return what its program needs to know."""
     bus.create(case.row, case.name, case.layout)
-    strings = {right.lower(): bus.connection_string(case.name, right) for right in RIGHTS}
+    rights = (*RIGHTS, "Manage")
+    strings = {right.lower(): bus.connection_string(case.name, right) for right in rights}
     asked: dict[str, Any] = {"id": case.name, "operation": case.row.name, "entity": case.name}
     return {**asked, "topic": case.row.has_topic, **strings}
 

@@ -21,7 +21,10 @@ INTERRUPTED: Final = 130
 # The reader of a pipe went away: what shells say of a program that SIGPIPE ended.
 PIPE_CLOSED: Final = 141
 # What the extra `server` installs; the modules that its programs cannot start without.
-SERVER_MODULES: Final = ("apsw", "grpc_health", "grpc_reflection", "prometheus_client")
+SERVER_MODULES: Final = (
+    "aiohttp", "apsw", "cryptography", "defusedxml", "grpc_health", "grpc_reflection",
+    "prometheus_client",
+)  # fmt: skip
 
 
 class CliError(Exception):

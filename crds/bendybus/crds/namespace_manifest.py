@@ -106,7 +106,8 @@ class Frontend(ManifestModel):
     host_names: list[KubernetesName] = Field(
         default_factory=list,
         max_length=20,
-        description="Additional host names for clients; added to its certificate.",
+        description="Additional host names for clients; added to its certificate. If there are "
+        "any, access tokens must be for one of them, or for a name of the Service.",
     )
     amqp_idle_limits: StrictBool = Field(
         False,

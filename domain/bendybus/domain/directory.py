@@ -199,6 +199,18 @@ class Directory:
         page = names[start : min(start + size, end)]
         return [self._best[key] for key in page], start + size < end
 
+    def slice(
+        self, skip: int, size: int, *, kind: EntityKind, topic: str = ""
+    ) -> tuple[list[Entity], bool]:
+        """Return up to `size` live entities of a kind by name after the first `skip`.
+
+        And whether more follow. `topic`: only the subscriptions of this one.
+        """
+        names, start, end = self._span(kind, topic, with_orphaned=False)
+        start += skip
+        page = names[start : min(start + size, end)]
+        return [self._best[key] for key in page], start + size < end
+
     def subscription_count(self, topic: str) -> int:
         """Return how many subscriptions a topic has, orphaned ones included."""
         _, start, end = self._span(EntityKind.SUBSCRIPTION, topic, with_orphaned=True)

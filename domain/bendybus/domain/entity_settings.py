@@ -98,6 +98,11 @@ class Setting:
         return first + "".join(map(str.capitalize, others))
 
     @property
+    def atom_name(self) -> str:
+        """Its name in administration over HTTP, and in the documents of Azure."""
+        return self.manifest_name[:1].upper() + self.manifest_name[1:]
+
+    @property
     def is_text(self) -> bool:
         """Whether its values are texts whose length users choose."""
         return self.type in (SettingType.NAME, SettingType.TEXT)

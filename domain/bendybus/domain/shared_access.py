@@ -4,8 +4,8 @@
 
 Every value is URL-encoded; what is signed is `<sr as it stands in the token>` + newline + `<se>`,
 with HMAC-SHA256 and the key's UTF-8 bytes. The path of the URI is the entity that the token is
-for, empty for the whole namespace; its host is not looked at, since front ends are reached by many
-names and the keys are of this namespace alone.
+for, empty for the whole namespace. Its host is compared only where a namespace lists its host
+names, since the keys are of this namespace alone; scheme and port never, since clients differ.
 
 A policy grants rights on the namespace or on one entity. What a token allows is what both allow.
 Keys never appear in what these values print.
@@ -15,11 +15,11 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
-from urllib.parse import quote_plus, unquote_plus, urlencode, urlsplit
+from urllib.parse import SplitResult, quote_plus, unquote_plus, urlencode, urlsplit
 
 from bendybus.domain import bounds
 from bendybus.domain.errors import Unauthenticated, Unauthorized
@@ -51,6 +51,7 @@ class Cause(StrEnum):
     UNKNOWN_POLICY = "unknown-policy"
     WRONG_KEY = "wrong-key"
     EXPIRED = "expired-token"
+    WRONG_HOST = "wrong-host"
     WRONG_ENTITY = "wrong-entity"
     MISSING_RIGHT = "missing-right"
 
@@ -76,8 +77,9 @@ Policies = Mapping[str, Sequence[Policy]]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token's parts. `resource` is the path that it is for, in lower case."""
+    """A token's parts. `host` and `resource`, the path, are what it is for, in lower case."""
 
+    host: str
     resource: str
     policy: str
     expires_at_s: int
@@ -98,14 +100,23 @@ class Grant:
         """The entity that it is for; "": the whole namespace."""
         return max(self.policy.entity.lower(), self.resource, key=len)
 
-    def check(self, entity_path: str, right: Right, other: Right | None = None) -> None:
+    def check(
+        self,
+        entity_path: str,
+        right: Right,
+        other: Right | None = None,
+        *,
+        resources: Iterable[str] = (),
+    ) -> None:
         """Raise Unauthorized unless the grant covers that right there; "" is the namespace.
 
-        `other`: a right that is enough, too.
+        `other`: a right that is enough, too. `resources`: paths of the request itself, since some
+        clients sign a token for each URL; one of these is for it, too.
         """
         bounds.check_path(entity_path)
         path = entity_path.lower()
-        for scope in (self.policy.entity.lower(), self.resource):
+        for_request = self.resource in map(str.lower, resources)
+        for scope in (self.policy.entity.lower(), "" if for_request else self.resource):
             if not covers(scope, path):
                 where = f"entity {entity_path!r}" if entity_path else "the whole namespace"
                 raise Unauthorized(
@@ -163,11 +174,12 @@ def parse(text: str) -> Token:
         raise _malformed("se must be a number of seconds")
     try:
         signature = base64.b64decode(unquote_plus(parts["sig"]), validate=True)
-        resource = path_of(unquote_plus(parts["sr"]))
+        uri = unquote_plus(parts["sr"])
+        host, resource = host_of(uri), path_of(uri)
     except (binascii.Error, ValueError):
         raise _malformed("sig must be base64, and sr a URI") from None
     signed = f"{parts['sr']}\n{expires}"
-    return Token(resource, unquote_plus(parts["skn"]), int(expires), signed, signature)
+    return Token(host, resource, unquote_plus(parts["skn"]), int(expires), signed, signature)
 
 
 def expires_at_s(text: str) -> int | None:
@@ -178,10 +190,11 @@ def expires_at_s(text: str) -> int | None:
         return None
 
 
-def authenticate(policies: Policies, text: str, now_s: float) -> Grant:
+def authenticate(policies: Policies, text: str, now_s: float, hosts: Collection[str] = ()) -> Grant:
     """Return what a token allows. Raises Unauthenticated unless a key of its policy signed it.
 
-    Every key of the policy is compared in constant time, so that timing reveals nothing.
+    Every key of the policy is compared in constant time, so that timing reveals nothing. `hosts`:
+    the host names that tokens may be for, in lower case; none: any.
     """
     token = parse(text)
     named = policies.get(token.policy)
@@ -209,6 +222,13 @@ def authenticate(policies: Policies, text: str, now_s: float) -> Grant:
             "correct the clock.",
             policy=token.policy,
         )
+    if hosts and token.host not in hosts:
+        raise _unauthenticated(
+            Cause.WRONG_HOST,
+            f"the token of policy {token.policy!r} is for another host. Sign it for one of the "
+            "names of this bus: those of its Service, or of spec.frontend.hostNames.",
+            policy=token.policy,
+        )
     return Grant(matching, token.resource, token.expires_at_s)
 
 
@@ -221,7 +241,16 @@ def verify(policies: Policies, text: str, entity_path: str, right: Right, now_s:
 
 def path_of(uri: str) -> str:
     """Return the path of a resource's URI, without slashes around it, in lower case."""
-    return urlsplit(uri if "//" in uri else f"//{uri}").path.strip("/").lower()
+    return _split(uri).path.strip("/").lower()
+
+
+def host_of(uri: str) -> str:
+    """Return the host of a resource's URI, without its port, in lower case."""
+    return _split(uri).hostname or ""
+
+
+def _split(uri: str) -> SplitResult:
+    return urlsplit(uri if "//" in uri else f"//{uri}")
 
 
 def covers(scope: str, path: str) -> bool:

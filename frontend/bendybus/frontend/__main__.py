@@ -35,28 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         "serve", help="serve clients until SIGTERM"
     )
     serve.add_argument("--listen", default="127.0.0.1:7480", help="HOST:PORT; port 0: any")
-    serve.add_argument("--amqp-listen", default="", help="HOST:PORT for AMQP; default: none")
-    # The operator sets the variables: a version before 0.9 would refuse the options.
-    serve.add_argument(
-        "--amqps-listen",
-        default=os.environ.get("BENDYBUS_AMQPS_LISTEN", ""),
-        help="HOST:PORT for AMQP over TLS; default: $BENDYBUS_AMQPS_LISTEN",
-    )
-    serve.add_argument(
-        "--http-listen",
-        default=os.environ.get("BENDYBUS_HTTP_LISTEN", ""),
-        help="HOST:PORT for AMQP over WebSockets; default: $BENDYBUS_HTTP_LISTEN",
-    )
-    serve.add_argument(
-        "--amqp-idle-limits",
-        type=_true_or_false,
-        nargs="?",
-        const="true",
-        default=os.environ.get("BENDYBUS_AMQP_IDLE_LIMITS", ""),
-        metavar="true|false",
-        help="detach links after 10 idle minutes, close connections after 5 minutes without a link,"
-        " as Azure does; default: $BENDYBUS_AMQP_IDLE_LIMITS",
-    )
+    _add_beside_grpc(serve)
     serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
     serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
     serve.add_argument(
@@ -69,6 +48,15 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--bus-identity", default="", help="spiffe://bendybus/ns/NS/bus/NAME")
     serve.add_argument(
         "--access-policies", type=Path, help="JSON file; without it, any key is accepted"
+    )
+    # The operator sets a variable, as for listeners.
+    serve.add_argument(
+        "--host-name",
+        dest="host_names",
+        action="append",
+        metavar="NAME",
+        help="a name of this bus, which tokens must be for; repeatable; default: "
+        "$BENDYBUS_HOST_NAMES, separated by commas, or any name",
     )
     serve.add_argument(
         "--max-connection-age-s",
@@ -85,6 +73,43 @@ def _parser() -> argparse.ArgumentParser:
     return top
 
 
+def _add_beside_grpc(serve: argparse.ArgumentParser) -> None:
+    """Add the options of the listeners beside gRPC."""
+    serve.add_argument("--amqp-listen", default="", help="HOST:PORT for AMQP; default: none")
+    # The operator sets the variables: a version before 0.9 would refuse the options.
+    serve.add_argument(
+        "--amqps-listen",
+        default=os.environ.get("BENDYBUS_AMQPS_LISTEN", ""),
+        help="HOST:PORT for AMQP over TLS; default: $BENDYBUS_AMQPS_LISTEN",
+    )
+    serve.add_argument(
+        "--http-listen",
+        default=os.environ.get("BENDYBUS_HTTP_LISTEN", ""),
+        help="HOST:PORT for administration over HTTP, and AMQP over WebSockets; default: "
+        "$BENDYBUS_HTTP_LISTEN",
+    )
+    serve.add_argument(
+        "--shared-listen",
+        default="",
+        help="HOST:PORT that AMQP, HTTP and gRPC share, with TLS and without; default: none",
+    )
+    serve.add_argument(
+        "--shared-tls-directory",
+        type=Path,
+        help="folder with tls.crt, tls.key, ca.crt for the shared port; default: --tls-directory",
+    )
+    serve.add_argument(
+        "--amqp-idle-limits",
+        type=_true_or_false,
+        nargs="?",
+        const="true",
+        default=os.environ.get("BENDYBUS_AMQP_IDLE_LIMITS", ""),
+        metavar="true|false",
+        help="detach links after 10 idle minutes, close connections after 5 minutes without a link,"
+        " as Azure does; default: $BENDYBUS_AMQP_IDLE_LIMITS",
+    )
+
+
 def main() -> int:
     """Run the command; 0 ended well, 1 failed, 2 wrong usage."""
     parser = _parser()
@@ -93,6 +118,8 @@ def main() -> int:
     options["metrics_host"] = serving.metrics_host(
         options["metrics_host"], options["listen"], os.environ
     )
+    names = options["host_names"] or os.environ.get("BENDYBUS_HOST_NAMES", "").split(",")
+    options["host_names"] = tuple(filter(None, map(str.strip, names)))
     settings = Settings(partitions=dict(options.pop("partition")), **options)
     try:
         settings.validate()

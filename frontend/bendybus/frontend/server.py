@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import grpc
 from prometheus_client import start_http_server
@@ -11,6 +11,7 @@ from bendybus.domain import limits
 from bendybus.frontend.core import call_ledger, manage
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners import client_streams
+from bendybus.frontend.listeners.beside_grpc import BesideGrpc
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.management_service import ManagementService
@@ -30,9 +31,6 @@ from bendybus.v1 import (
 )
 from bendybus.wire import memory, readiness, serving, tls
 from bendybus.wire.serving import Health
-
-if TYPE_CHECKING:
-    from bendybus.frontend.listeners.amqp.listener import AmqpListener
 
 logger = logging.getLogger(__name__)
 SERVICES: Final = (
@@ -61,7 +59,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Run until `stop` is set. Order at the end: not ready, drain, close the streams."""
     directory = serving.tls_directory(settings.tls_directory)
     file = settings.access_policies
-    authenticator = Authenticator(None if file is None else PolicyFile(file))
+    authenticator = Authenticator(
+        None if file is None else PolicyFile(file), hosts=settings.host_names
+    )
     front_end = FrontEnd(
         settings, tls.channel_credentials(directory.material()) if directory else None
     )
@@ -69,6 +69,58 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     streams = ClientStreams(authenticator, settings.max_connection_age_s)
     health = Health()
     server = _server(settings, authenticator, health, front_end)
+    _add_services(server, front_end, streams)
+    await serving.add_health_and_reflection(server, SERVICES, health)
+    host = settings.listen.rsplit(":", 1)[0]
+    port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
+    beside = BesideGrpc(settings, front_end, authenticator, directory)
+    beside.share(server)
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(front_end.run(), name="front-end"),
+            group.create_task(front_end.receives.run(), name="caches"),
+            group.create_task(
+                manage.delete_idle(front_end.manager, front_end.directory, settings.idle_check_s),
+                name="idle-entities",
+            ),
+            group.create_task(
+                authenticator.run(streams.recheck, beside.recheck),
+                name="access-policies",
+            ),
+            group.create_task(memory.give_back(), name="memory"),
+            group.create_task(
+                client_streams.watch_memory(
+                    streams,
+                    lambda: front_end.accounted_bytes() + beside.held_bytes(),
+                    _request_bytes(settings),
+                ),
+                name="memory-guard",
+            ),
+        ]
+        if directory is not None:
+            tasks.append(group.create_task(_watch_tls(directory, front_end, beside), name="tls"))
+        health_server = await serving.start_health(settings.health_listen, health)
+        await _first_contact(front_end)
+        await server.start()
+        await beside.open()
+        metrics = _start_metrics(settings, front_end)
+        watching = group.create_task(_watch_health(health, front_end), name="health")
+        readiness.print_ready(address=f"{host}:{port}", partitions=sorted(settings.partitions))
+        await stop.wait()
+        logger.info("front end: stopping", extra={"action": "stop"})
+        watching.cancel()
+        await serving.set_serving(health, SERVICES, False)
+        await asyncio.gather(_drain(streams, server, settings.drain_s), beside.close())
+        await front_end.flush(FLUSH_S)
+        for task in tasks:
+            task.cancel()
+        await health_server.stop(serving.HEALTH_STOP_S)
+        if metrics is not None:
+            metrics.shutdown()
+            metrics.server_close()
+
+
+def _add_services(server: grpc.aio.Server, front_end: FrontEnd, streams: ClientStreams) -> None:
     sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(front_end, streams), server)
     receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(
         ReceiverService(front_end, streams), server
@@ -80,112 +132,6 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         TransactionService(front_end, streams), server
     )
     pipeline_pb2_grpc.add_PipelineServiceServicer_to_server(PipelineService(front_end), server)
-    await serving.add_health_and_reflection(server, SERVICES, health)
-    host = settings.listen.rsplit(":", 1)[0]
-    port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
-    amqp = _Amqp(settings, front_end, authenticator, directory)
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(front_end.run(), name="front-end"),
-            group.create_task(front_end.receives.run(), name="caches"),
-            group.create_task(
-                manage.delete_idle(front_end.manager, front_end.directory, settings.idle_check_s),
-                name="idle-entities",
-            ),
-            group.create_task(
-                authenticator.run(streams.recheck, amqp.recheck),
-                name="access-policies",
-            ),
-            group.create_task(memory.give_back(), name="memory"),
-            group.create_task(
-                client_streams.watch_memory(
-                    streams,
-                    lambda: front_end.accounted_bytes() + amqp.held_bytes(),
-                    _request_bytes(settings),
-                ),
-                name="memory-guard",
-            ),
-        ]
-        if directory is not None:
-            tasks.append(group.create_task(_watch_tls(directory, front_end, amqp), name="tls"))
-        health_server = await serving.start_health(settings.health_listen, health)
-        await _first_contact(front_end)
-        await server.start()
-        await amqp.open()
-        metrics = _start_metrics(settings, front_end)
-        watching = group.create_task(_watch_health(health, front_end), name="health")
-        readiness.print_ready(address=f"{host}:{port}", partitions=sorted(settings.partitions))
-        await stop.wait()
-        logger.info("front end: stopping", extra={"action": "stop"})
-        watching.cancel()
-        await serving.set_serving(health, SERVICES, False)
-        await asyncio.gather(_drain(streams, server, settings.drain_s), amqp.close())
-        await front_end.flush(FLUSH_S)
-        for task in tasks:
-            task.cancel()
-        await health_server.stop(serving.HEALTH_STOP_S)
-        if metrics is not None:
-            metrics.shutdown()
-            metrics.server_close()
-
-
-class _Amqp:
-    """The listener for AMQP, if there is one; who has none does not load it."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        front_end: FrontEnd,
-        authenticator: Authenticator,
-        directory: tls.Directory | None,
-    ) -> None:
-        self._settings = settings
-        self._directory = directory
-        self._context = None if directory is None else tls.server_context(directory)
-        self._listener: AmqpListener | None = None
-        if settings.amqp_listen or settings.amqps_listen or settings.http_listen:
-            from bendybus.frontend.listeners.amqp import client_connection, idle_limits, listener
-
-            idle = idle_limits.IdleLimits() if settings.amqp_idle_limits else None
-            self._listener = listener.AmqpListener(
-                front_end,
-                authenticator,
-                connections_max=settings.max_connections,
-                times=client_connection.Times(idle=idle),
-            )
-
-    async def open(self) -> None:
-        """Listen. Raises CannotListen."""
-        settings, listener = self._settings, self._listener
-        if listener is None:
-            return
-        for address, open_, context in (
-            (settings.amqp_listen, listener.open, None),
-            (settings.amqps_listen, listener.open, self._context),
-            (settings.http_listen, listener.open_http, self._context),
-        ):
-            if address:
-                with readiness.listening(address):
-                    await open_(address, context)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._listener is not None:
-            await self._listener.close(self._settings.drain_s)
-
-    def held_bytes(self) -> int:
-        """Return the bytes of deliveries that are not complete."""
-        return 0 if self._listener is None else self._listener.parts_bytes
-
-    def recheck(self) -> None:
-        """Detach links whose tokens are no longer good."""
-        if self._listener is not None:
-            self._listener.recheck()
-
-    def renew(self) -> None:
-        """Use the certificate that is there now."""
-        if self._context is not None and self._directory is not None:
-            tls.renew(self._context, self._directory)
 
 
 def _server(
@@ -236,10 +182,10 @@ def _age_options(settings: Settings) -> list[tuple[str, int]]:
     ]
 
 
-async def _watch_tls(directory: tls.Directory, front_end: FrontEnd, amqp: _Amqp) -> None:
+async def _watch_tls(directory: tls.Directory, front_end: FrontEnd, beside: BesideGrpc) -> None:
     def renew(material: tls.Material) -> None:
         front_end.renew(tls.channel_credentials(material))
-        amqp.renew()
+        beside.renew()
 
     await tls.watch(directory, renew)
 

@@ -19,8 +19,12 @@ class Settings:
     amqps_listen: str = ""
     """Where AMQP 1.0 is spoken over TLS, with the certificate of `tls_directory`; "": nowhere."""
     http_listen: str = ""
-    """Where AMQP over WebSockets, and the health page, are; with TLS if there is a
-    `tls_directory`; "": nowhere."""
+    """Where administration over HTTP, AMQP over WebSockets and the health page are; with TLS if
+    there is a `tls_directory`; "": nowhere."""
+    shared_listen: str = ""
+    """Where AMQP, HTTP and gRPC share a port, with TLS and without; "": nowhere."""
+    shared_tls_directory: Path | None = None
+    """Folder of tls.crt, tls.key and ca.crt for TLS on the shared port; None: `tls_directory`."""
     amqp_idle_limits: bool = False
     """Detach AMQP links, and close connections, that are idle for as long as Azure lets them be."""
     health_listen: str = ""
@@ -47,6 +51,8 @@ class Settings:
     """What the identities of this bus begin with: spiffe://bendybus/ns/NS/bus/NAME."""
     access_policies: Path | None = None
     """File of access policies: every client needs a token; without it any key is accepted."""
+    host_names: tuple[str, ...] = ()
+    """Names that clients reach this bus by: a token must be for one of them; none: for any."""
     max_connection_age_s: float = 0.0
     """Age at which clients are asked to connect again, maybe to another front end; 0: never."""
     max_connections: int = 5_000
@@ -68,9 +74,13 @@ class Settings:
                 raise ValueError(f"{option}: must not be negative.")
         if self.max_connections < 1:
             raise ValueError("--max-connections: must be at least 1.")
+        if self.shared_tls_directory is not None and not self.shared_listen:
+            raise ValueError("--shared-tls-directory: is for --shared-listen; name both.")
         if self.amqps_listen and self.tls_directory is None:
             raise ValueError("--amqps-listen: needs a certificate; name its --tls-directory.")
-        others = filter(None, (self.amqp_listen, self.amqps_listen, self.http_listen))
+        others = filter(
+            None, (self.amqp_listen, self.amqps_listen, self.http_listen, self.shared_listen)
+        )
         for address in [self.listen, *others, *self.partitions.values()]:
             if ":" not in address:
                 raise ValueError(f"{address!r} is not HOST:PORT.")

@@ -21,7 +21,7 @@ const (
 	most   = 2 * time.Minute
 )
 
-// What a test asks for: send and listen are connection strings.
+// What a test asks for: send, listen and manage are connection strings.
 type job struct {
 	ID        string `json:"id"`
 	Operation string `json:"operation"`
@@ -30,6 +30,7 @@ type job struct {
 	Send      string `json:"send"`
 	Listen    string `json:"listen"`
 	Key       string `json:"key"`
+	Manage    string `json:"manage"`
 }
 
 type answer struct {
@@ -75,6 +76,12 @@ var operations = map[string]func(*entity){
 	"all_fields":                  allFields,
 	"bodies":                      bodiesOfKinds,
 	"annotated":                   annotated,
+	"administer_queue":            administerQueue,
+	"administer_topic":            administerTopic,
+	"administer_rules":            administerRules,
+	"list_queues":                 listQueues,
+	"show_namespace":              showNamespace,
+	"administer_without_right":    administerWithoutRight,
 }
 
 // Operations end with a panic at what is not as it should be.
@@ -121,6 +128,10 @@ func main() {
 	}
 	if slices.Contains(os.Args, "--tokens") {
 		tokens()
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "--time" {
+		timing(os.Args[2:])
 		return
 	}
 	var asked []job

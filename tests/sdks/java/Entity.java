@@ -182,6 +182,17 @@ final class Entity implements AutoCloseable {
         throw new AssertionError("no error, though " + condition + " was expected");
     }
 
+    /** What an operation throws of a class. */
+    static void raises(Class<? extends RuntimeException> kind, Runnable work) {
+        try {
+            work.run();
+        } catch (RuntimeException error) {
+            if (!kind.isInstance(error)) throw error;
+            return;
+        }
+        throw new AssertionError("no error, though " + kind + " was expected");
+    }
+
     @Override
     public void close() throws Exception {
         for (var each : open) each.close();

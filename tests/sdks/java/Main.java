@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
-import javax.net.ssl.SSLContext;
 
 /**
  * Operations of azure-messaging-servicebus, as a program does them; what they are:
@@ -24,7 +23,7 @@ final class Main {
 
     private Main() {}
 
-    /** What a test asks for: send and listen are connection strings. */
+    /** What a test asks for: send, listen and manage are connection strings. */
     record Job(
             @JsonProperty("id") String id,
             @JsonProperty("operation") String operation,
@@ -32,6 +31,7 @@ final class Main {
             @JsonProperty("topic") boolean topic,
             @JsonProperty("send") String send,
             @JsonProperty("listen") String listen,
+            @JsonProperty("manage") String manage,
             @JsonProperty("key") String key) {}
 
     /** An operation. */
@@ -82,14 +82,25 @@ final class Main {
                     Map.entry("sessions_of_subscription", Topics::sessions),
                     Map.entry("rules", Topics::rules),
                     Map.entry("all_fields", Messages::allFields),
-                    Map.entry("bodies", Messages::bodies));
+                    Map.entry("bodies", Messages::bodies),
+                    Map.entry("administer_queue", Administration::queue),
+                    Map.entry("administer_topic", Administration::topic),
+                    Map.entry("administer_rules", Administration::rules),
+                    Map.entry("list_queues", Administration::listQueues),
+                    Map.entry("show_namespace", Administration::namespace),
+                    Map.entry("administer_without_right", Administration::withoutRight));
 
     public static void main(String[] arguments) throws Exception {
         if (Arrays.asList(arguments).contains("--list")) {
             System.out.println(JSON.writeValueAsString(OPERATIONS.keySet()));
             return;
         }
-        SSLContext.setDefault(Trust.only(System.getenv("SSL_CERT_FILE")));
+        Trust.everywhere(System.getenv("SSL_CERT_FILE"));
+        if (arguments.length > 0 && arguments[0].equals("--time")) {
+            var rest = Arrays.asList(arguments).subList(1, arguments.length);
+            System.out.println(JSON.writeValueAsString(Timing.time(rest)));
+            System.exit(0);
+        }
         List<Job> jobs = Arrays.asList(JSON.readValue(System.in, Job[].class));
         var workers = Executors.newFixedThreadPool(AT_ONCE);
         jobs.forEach(job -> workers.execute(() -> answer(job)));

@@ -1,12 +1,12 @@
 // Operations of @azure/service-bus, as a program does them; what they are: tests/azure_sdk/operations.toml.
 //
-// Input: one JSON array of jobs {id, operation, entity, topic, send, listen}, the last two
+// Input: one JSON array of jobs {id, operation, entity, topic, send, listen, manage}, the last three
 // connection strings. Output: a line of JSON for each, {id, error}; error is null if all is well. A job
 // "error:NAME" is a call of errors.mjs, and its answer has what was found.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ServiceBusClient } from "@azure/service-bus";
+import { ServiceBusAdministrationClient, ServiceBusClient } from "@azure/service-bus";
 import { found, OPTIONS } from "./errors.mjs";
 
 const AT_ONCE = 8;
@@ -16,6 +16,8 @@ const WAIT = { maxWaitTimeInMs: 20_000 };
 const BATCH_BYTES = 256 * 1024;
 const PART = 8 * 1024;
 const ROOM = 400;
+const MANY = 110;
+const TRIES = 10;
 
 class Entity {
   constructor(job, options = { retryOptions: { maxRetries: 2, retryDelayInMs: 200 } }) {
@@ -34,6 +36,10 @@ class Entity {
 
   get listening() {
     return (this._listening ??= this.client(this.job.listen));
+  }
+
+  administration(connectionString = this.job.manage) {
+    return new ServiceBusAdministrationClient(connectionString);
   }
 
   sender() {
@@ -85,6 +91,12 @@ async function completeAll(receiver, count) {
   const found = await take(receiver, count);
   for (const message of found) await receiver.completeMessage(message);
   assert.equal(found.length, count);
+  return found;
+}
+
+async function all(pages) {
+  const found = [];
+  for await (const each of pages) found.push(each);
   return found;
 }
 
@@ -455,6 +467,81 @@ const OPERATIONS = {
     assert.equal(messageAnnotations["x-ours"], "kept");
     assert.deepEqual(footer, { f: 1 });
   },
+
+  async administer_queue(entity) {
+    const client = entity.administration();
+    const [name, other] = [entity.name, `${entity.name}-2`];
+    const queue = await client.getQueue(name);
+    assert.deepEqual([queue.lockDuration, queue.maxDeliveryCount], ["PT1M", 10]);
+    await client.updateQueue({ ...queue, lockDuration: "PT30S", maxDeliveryCount: 7 });
+    const found = await client.getQueue(name);
+    assert.deepEqual([found.lockDuration, found.maxDeliveryCount], ["PT30S", 7]);
+    await entity.sender().sendMessages(several(3));
+    assert.equal((await client.getQueueRuntimeProperties(name)).activeMessageCount, 3);
+    assert.ok((await client.createQueue(other, { requiresSession: true })).requiresSession);
+    await refused(() => client.createQueue(other), "MessageEntityAlreadyExistsError");
+    await client.deleteQueue(other);
+    assert.ok(!(await client.queueExists(other)));
+    await refused(() => client.getQueue(other), "MessageEntityNotFoundError");
+  },
+
+  async administer_topic(entity) {
+    const [client, name] = [entity.administration(), entity.name];
+    await client.createSubscription(name, "more", { requiresSession: true });
+    const subscription = await client.getSubscription(name, "more");
+    assert.ok(subscription.requiresSession);
+    await client.updateSubscription({ ...subscription, maxDeliveryCount: 3 });
+    assert.equal((await client.getSubscription(name, "more")).maxDeliveryCount, 3);
+    const listed = await all(client.listSubscriptions(name));
+    assert.deepEqual(listed.map((each) => each.subscriptionName), [SUBSCRIPTION, "more"]);
+    assert.equal((await client.getTopicRuntimeProperties(name)).subscriptionCount, 2);
+    await client.deleteSubscription(name, "more");
+    assert.ok(!(await client.subscriptionExists(name, "more")));
+  },
+
+  async administer_rules(entity) {
+    const [client, place] = [entity.administration(), [entity.name, SUBSCRIPTION]];
+    const sqlParameters = { "@colour": "red", "@size": 3 };
+    const sql = { sqlExpression: "colour = @colour AND size > @size", sqlParameters };
+    await client.createRule(...place, "sql", sql, { sqlExpression: "SET seen = 'yes'" });
+    const correlation = { subject: "news", applicationProperties: { number: 7, text: "x" } };
+    await client.createRule(...place, "correlation", correlation);
+    await client.deleteRule(...place, "$Default");
+    const listed = await all(client.listRules(...place));
+    assert.deepEqual(listed.map((each) => each.name), ["correlation", "sql"]);
+    const { filter, action } = await client.getRule(...place, "sql");
+    assert.equal(filter.sqlExpression, sql.sqlExpression);
+    assert.deepEqual(filter.sqlParameters, sqlParameters);
+    assert.equal(action.sqlExpression, "SET seen = 'yes'");
+    const found = (await client.getRule(...place, "correlation")).filter;
+    assert.equal(found.subject, "news");
+    assert.deepEqual(found.applicationProperties, correlation.applicationProperties);
+  },
+
+  async list_queues(entity) {
+    const client = entity.administration();
+    const names = several(MANY).map((_, n) => `${entity.name}-${`${n}`.padStart(3, "0")}`);
+    for (const name of names) await client.createQueue(name);
+    let found = [];
+    // While others create and delete queues, what is on which page changes.
+    for (let n = 0; n < TRIES && found.length !== MANY; n++) {
+      const listed = (await all(client.listQueues())).map((each) => each.name);
+      found = listed.filter((name) => names.includes(name));
+    }
+    assert.deepEqual(found, names);
+    for (const name of names) await client.deleteQueue(name);
+  },
+
+  async show_namespace(entity) {
+    const found = await entity.administration().getNamespaceProperties();
+    assert.equal(found.messagingSku, "Standard");
+  },
+
+  async administer_without_right(entity) {
+    const client = entity.administration(entity.job.listen);
+    await refused(() => client.getQueue(entity.name), "UnauthorizedRequestError");
+    await refused(() => client.createQueue(`${entity.name}-2`), "UnauthorizedRequestError");
+  },
 };
 
 // One line for each error: the SDK raises all tries together.
@@ -479,6 +566,12 @@ async function main() {
   if (process.argv.includes("--list")) {
     console.log(JSON.stringify(Object.keys(OPERATIONS)));
     return;
+  }
+  const at = process.argv.indexOf("--time");
+  if (at >= 0) {
+    const { time } = await import("./timing.mjs");
+    await time(process.argv.slice(at + 1));
+    process.exit(0);
   }
   let input = "";
   for await (const chunk of process.stdin) input += chunk;

@@ -68,7 +68,8 @@ def up(
         int | None,
         typer.Option(
             metavar="PORT",
-            help="AMQP port for official SDKs (0: any free port); default: 5672, or any if taken.",
+            help="Port for official SDKs, AMQP and administration (0: any free one); default: "
+            "5672, or any if taken.",
         ),
     ] = None,
     processes: Annotated[
@@ -182,12 +183,13 @@ def _say_ready(
     if output.structured:
         keys = (
             "connection_string", "amqp_connection_string", "endpoint", "endpoints",
-            "amqp_endpoints", "data", "processes", "metrics",
+            "amqp_endpoints", "ca_file", "data", "processes", "metrics",
         )  # fmt: skip
         printing.structured({key: facts[key] for key in keys}, output)
         return
     printing.note(f"Connection string: {facts['connection_string']}")
     printing.note(f"For official SDKs (AMQP): {facts['amqp_connection_string']}")
+    printing.note(f"CA certificate for their administration clients: {facts['ca_file']}")
     for address in facts["endpoints"][1:]:
         printing.note(f"The same bus: {endpoint.local(address)}")
     printing.note(f"Metrics: {_metrics_told(facts['metrics'])}")

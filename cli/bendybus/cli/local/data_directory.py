@@ -3,6 +3,7 @@
 DIR/lock             exclusive lock (flock) for the life of `bendybus up`; text: its pid
 DIR/namespace.json   name, UID, tier, partition count: written once, never changed
 DIR/run.json         what runs now (0600); removed on exit
+DIR/tls/             the certificate of its shared port
 DIR/logs/            stderr of each process
 DIR/partition-NN.db  the partitions' own files; not touched here
 """
@@ -27,6 +28,9 @@ except ModuleNotFoundError:  # Windows: a bus does not run there, all else does
     fcntl = None  # type: ignore[assignment]
 
 RUN: Final = "run.json"
+# The certificate of its shared port; see `certificate`.
+TLS: Final = "tls"
+CA_FILE: Final = f"{TLS}/ca.crt"
 _NAMESPACE: Final = "namespace.json"
 _LOCK: Final = "lock"
 

@@ -76,15 +76,20 @@ class Programs:
         addresses: Mapping[int, str],
         *,
         listen: str,
-        amqp_listen: str,
+        shared_listen: str,
+        tls_directory: Path,
         health_listen: str,
         metrics_port: int,
     ) -> list[str]:
-        """Return the command of the front end before partitions at `addresses`."""
+        """Return the command of the front end before partitions at `addresses`.
+
+        `shared_listen`: where AMQP, HTTP and gRPC share a port.
+        """
         command = [
             *self.frontend,
             *("--listen", listen),
-            *("--amqp-listen", amqp_listen),
+            *("--shared-listen", shared_listen),
+            *("--shared-tls-directory", str(tls_directory)),
             *("--health-listen", health_listen),
             *("--metrics-port", str(metrics_port)),
             "--exit-with-parent",

@@ -99,6 +99,8 @@ class Supervisor:
             # The same bus for the official SDKs.
             "amqp_connection_string": endpoint.local(self._amqp[0]),
             "amqp_endpoints": [address for _, address in sorted(self._amqp.items())],
+            # What their administration clients must trust, which use TLS.
+            "ca_file": str(self._settings.data / data_directory.CA_FILE),
             "data": str(self._settings.data),
             "namespace": self._identity.namespace.name,
             "control": self._control,
@@ -209,6 +211,10 @@ class Supervisor:
         addresses = {
             partition: child.address for child in self._children for partition in child.partitions
         }
+        # Here, since only `up` pays for importing it.
+        from bendybus.cli.local import certificate
+
+        await asyncio.to_thread(certificate.ensure, self._settings.data)
         count = self._settings.front_ends
         for first in filter(None, (self._settings.port, self._settings.amqp_port)):
             programs.reserve(first, count)
@@ -238,7 +244,8 @@ class Supervisor:
         command = self._settings.programs.frontend_command(
             addresses,
             listen=listen,
-            amqp_listen=self._amqp_address(number),
+            shared_listen=self._amqp_address(number),
+            tls_directory=self._settings.data / data_directory.TLS,
             health_listen=f"{programs.HOST}:{programs.port_near(first, count + 2 * number)}",
             metrics_port=metrics_port,
         )

@@ -18,7 +18,10 @@ from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
+from bendybus.domain.filters import rule as rules
 from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule import Rule, SqlFilter
+from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core import fan_out
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies, Outcomes
@@ -107,6 +110,29 @@ class EntityManager:
             )
         return Changed(entity, outcomes)
 
+    async def change_rule(
+        self,
+        subscription: Entity,
+        action: RuleAction,
+        rule: Rule,
+        origin: Origin = Origin.CLIENT,
+    ) -> Changed:
+        """Change a rule of a subscription. Raises the domain error."""
+        if action is not RuleAction.DELETE:
+            # Parsing takes up to a second for the longest texts: not on the event loop. The
+            # registrar checks it again, on the thread of its partition; what is refused here never
+            # gets there.
+            await asyncio.to_thread(rules.check, rule, partitioned=subscription.partitioned)
+        return await self.change(
+            Commit(
+                EntityAction.UPDATE,
+                subscription.name,
+                origin=origin,
+                kind=EntityKind.SUBSCRIPTION,
+                rule_change=RuleChange(action, rule),
+            )
+        )
+
     async def delete_if_idle(self, entity: Entity) -> bool:
         """Delete an entity that was idle for its interval everywhere; return whether it was.
 
@@ -145,6 +171,15 @@ class EntityManager:
         return self._directory.page(
             after, size, with_orphaned=with_orphaned, kind=kind, topic=topic
         )
+
+    def filter_counts(self, topic: Entity) -> tuple[int, int]:
+        """Return how many SQL filters the rules of a topic have, and how many others."""
+        sql = others = 0
+        for subscription in self._directory.subscriptions(topic.key):
+            for rule in rules_of(subscription):
+                is_sql = isinstance(rule.filter, SqlFilter)
+                sql, others = sql + is_sql, others + (not is_sql)
+        return sql, others
 
     async def runtime(self, shown: Sequence[Entity]) -> list[Runtime]:
         """Return what entities hold, asked of all partitions; those that do not answer show."""
@@ -199,15 +234,21 @@ class EntityManager:
             getattr(entity.description, name) == value for name, value in wanted.changes.items()
         )
         if wanted.rule_change is not None:
-            rule, described = wanted.rule_change.rule, entity.description
-            assert isinstance(described, SubscriptionDescription), entity
-            same = rule_set.find(described.rules, rule.name) == rule
+            rule = wanted.rule_change.rule
+            same = rule_set.find(rules_of(entity), rule.name) == rule
         available = [p for p, upstream in self._upstreams.items() if upstream.available]
         away = len(available) < len(self._upstreams)
         half_done = away or bool(self._directory.lacking(entity.key, available))
         # A client may change a rule of a subscription that a manifest made.
         own = entity.origin is wanted.origin or wanted.rule_change is not None
         return entity if same and half_done and own else None
+
+
+def rules_of(subscription: Entity) -> tuple[Rule, ...]:
+    """Return the rules of a subscription."""
+    described = subscription.description
+    assert isinstance(described, SubscriptionDescription), subscription
+    return described.rules
 
 
 def sums(entity: Entity, answers: Mapping[int, Mapping[str, Counts] | BusError]) -> Runtime:

@@ -1,6 +1,5 @@
 """bendybus.v1.ManagementService: translates; the rules are in `core.manage`."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Protocol, TypeVar
@@ -10,14 +9,12 @@ from google.protobuf.message import Message
 from bendybus.domain import descriptions, subscription_name
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import SubscriptionDescription
-from bendybus.domain.filters import rule as rule_domain
 from bendybus.domain.filters import rule_set
-from bendybus.domain.filters.rule import Rule, SqlFilter
-from bendybus.domain.filters.rule_set import RuleAction, RuleChange
+from bendybus.domain.filters.rule import Rule
+from bendybus.domain.filters.rule_set import RuleAction
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.core.manage import PAGE_DEFAULT, PAGE_MAX, Changed, Runtime
+from bendybus.frontend.core.manage import PAGE_DEFAULT, PAGE_MAX, Changed, Runtime, rules_of
 from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.upstreams.unary_calls import Commit, Counts
 from bendybus.v1 import management_pb2, management_pb2_grpc
@@ -65,12 +62,6 @@ class OfRules(Protocol):
 
     topic_name: str
     subscription_name: str
-
-
-class Change(Protocol):
-    """A request for a change."""
-
-    origin: management_pb2.EntityOrigin
 
 
 class EntityCalls:
@@ -143,19 +134,6 @@ class EntityCalls:
         shown = await self._shown(page, to_proto, request)
         return answer(**{f"{kind}s": shown}, next_page_token=page[-1].key if more else "")
 
-    async def change_rule(
-        self, subscription: str, request: Change, action: RuleAction, rule: Rule
-    ) -> Changed:
-        """Change a rule of a subscription on all partitions."""
-        commit = Commit(
-            EntityAction.UPDATE,
-            subscription,
-            origin=entities.origin_from_proto(request.origin),
-            kind=EntityKind.SUBSCRIPTION,
-            rule_change=RuleChange(action, rule),
-        )
-        return await self._manager.change(commit)
-
     def _changed(self, changed: Changed, answer: Callable[..., AnswerT]) -> AnswerT:
         entity = changed.entity
         seen = self._with_facts(entity, self._proto(entity))
@@ -182,16 +160,9 @@ class EntityCalls:
             for entity, proto, runtime in zip(found, protos, runtimes, strict=True):
                 proto.runtime.CopyFrom(runtime_to_proto(entity, runtime))
                 if isinstance(proto, management_pb2.Topic):
-                    self._count_filters(entity, proto)
+                    counts = self._manager.filter_counts(entity)
+                    proto.sql_filter_count, proto.correlation_filter_count = counts
         return protos
-
-    def _count_filters(self, topic: Entity, proto: management_pb2.Topic) -> None:
-        for subscription in self._directory.subscriptions(topic.key):
-            for rule in rules_of(subscription):
-                if isinstance(rule.filter, SqlFilter):
-                    proto.sql_filter_count += 1
-                else:
-                    proto.correlation_filter_count += 1
 
     def _with_facts(self, entity: Entity, proto: SeenT) -> SeenT:
         """Return an entity as clients see it with what this front end knows of it by itself."""
@@ -211,13 +182,6 @@ def _name(request: Creation | Update | Deletion | Look) -> str:
     if isinstance(request, OfSubscription):
         return subscription_name.compose(request.topic_name, request.name)
     return request.name
-
-
-def rules_of(subscription: Entity) -> tuple[Rule, ...]:
-    """Return the rules of a subscription."""
-    described = subscription.description
-    assert isinstance(described, SubscriptionDescription), subscription
-    return described.rules
 
 
 def _availability(limited: bool) -> management_pb2.EntityAvailabilityStatus:
@@ -279,7 +243,7 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
     """Creates, changes, shows rules. A rule is part of its subscription's catalogue entry."""
 
     def __init__(self, front_end: FrontEnd) -> None:
-        self._directory = front_end.directory
+        self._directory, self._manager = front_end.directory, front_end.manager
         self._calls = EntityCalls(front_end)
 
     @statuses.unary
@@ -303,9 +267,11 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
         self, request: management_pb2.DeleteRuleRequest, context: Context
     ) -> management_pb2.DeleteRuleResponse:
         """Delete a rule on all partitions."""
-        name = _subscription(request)
-        changed = await self._calls.change_rule(
-            name, request, RuleAction.DELETE, Rule(request.name)
+        changed = await self._manager.change_rule(
+            self._find(request),
+            RuleAction.DELETE,
+            Rule(request.name),
+            entities.origin_from_proto(request.origin),
         )
         return management_pb2.DeleteRuleResponse(outcomes=outcomes_to_proto(changed))
 
@@ -338,20 +304,15 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
     ) -> tuple[Changed, management_pb2.Rule]:
         """Create or update a rule; return it as it is then."""
         subscription, rule = self._find(request), entities.rule_from_proto(request.rule)
-        # Parsing takes up to a second for the longest texts: not on the event loop. The registrar
-        # checks it again, on the thread of its partition; what is refused here never gets there.
-        await asyncio.to_thread(rule_domain.check, rule, partitioned=subscription.partitioned)
-        changed = await self._calls.change_rule(subscription.name, request, action, rule)
+        origin = entities.origin_from_proto(request.origin)
+        changed = await self._manager.change_rule(subscription, action, rule, origin)
         found = rule_set.get(rules_of(changed.entity), rule.name, subscription.name)
         return changed, entities.rule_to_proto(found)
 
     def _find(self, request: OfRules) -> Entity:
-        return self._directory.find(_subscription(request), EntityKind.SUBSCRIPTION)
-
-
-def _subscription(request: OfRules) -> str:
-    """Return the name as an entity of the subscription that a request is about."""
-    return subscription_name.compose(request.topic_name, request.subscription_name)
+        """Return the subscription that a request is about."""
+        name = subscription_name.compose(request.topic_name, request.subscription_name)
+        return self._directory.find(name, EntityKind.SUBSCRIPTION)
 
 
 QUEUE, TOPIC, SUBSCRIPTION = EntityKind.QUEUE, EntityKind.TOPIC, EntityKind.SUBSCRIPTION

@@ -11,14 +11,14 @@ operation; `Caller.check` is the one guard.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
 from bendybus.domain import shared_access
 from bendybus.domain.errors import BusError
-from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant, Right
+from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant, Policy, Right
 from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.wire.refusals import Refusals
 
@@ -114,8 +114,13 @@ class Caller(Protocol):
     def check_anywhere(self, operation: Operation) -> None:
         """Raise Unauthorized unless the caller may do that to some entity."""
 
-    def check(self, operation: Operation, entity_path: str = "") -> None:
-        """Raise Unauthorized unless the caller may do that, there."""
+    def check(
+        self, operation: Operation, entity_path: str = "", *, resources: Sequence[str] = ()
+    ) -> None:
+        """Raise Unauthorized unless the caller may do that, there.
+
+        `resources`: paths of the request, if clients sign tokens for these; see `Grant.check`.
+        """
 
 
 class _Anyone:
@@ -125,7 +130,9 @@ class _Anyone:
     def check_anywhere(self, operation: Operation) -> None:
         """Allow everything."""
 
-    def check(self, operation: Operation, entity_path: str = "") -> None:
+    def check(
+        self, operation: Operation, entity_path: str = "", *, resources: Sequence[str] = ()
+    ) -> None:
         """Allow everything."""
 
 
@@ -144,17 +151,22 @@ class _Holder:
         """Raise Unauthorized unless the token covers that for some entity."""
         self.check(operation, self._grant.scope)
 
-    def check(self, operation: Operation, entity_path: str = "") -> None:
+    def check(
+        self, operation: Operation, entity_path: str = "", *, resources: Sequence[str] = ()
+    ) -> None:
         """Raise Unauthorized unless the token covers that."""
         if (entity_path, operation) in self._checked:
             return
         rule = RULES[operation]
         where = "" if rule.whole_namespace else entity_path
         try:
-            self._grant.check(where, rule.right, rule.other)
+            self._grant.check(where, rule.right, rule.other, resources=resources)
         except BusError as error:
             self._authenticator.note(error)
             raise
+        if resources:
+            # It may be allowed for this request only.
+            return
         if len(self._checked) < CHECKED_MAX and entity_path.isascii():
             self._checked.add((entity_path, operation))
 
@@ -162,11 +174,19 @@ class _Holder:
 class Authenticator:
     """Verifies tokens against the policies of a file; without one, every caller may do all."""
 
-    def __init__(self, file: PolicyFile | None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        file: PolicyFile | None,
+        clock: Callable[[], float] = time.time,
+        *,
+        hosts: Collection[str] = (),
+    ) -> None:
+        """`hosts`: the host names that tokens may be for; none: any."""
         self.refusals = Refusals(logger, "policy")
         self.required = file is not None
         self._file = file
         self._clock = clock
+        self._hosts = frozenset(map(str.lower, hosts))
         self._verified: dict[str, _Holder] = {}
 
     def authenticate(self, token: str) -> Caller:
@@ -178,7 +198,7 @@ class Authenticator:
         if known is not None and known.good_until_s is not None and now_s < known.good_until_s:
             return known
         try:
-            grant = shared_access.authenticate(self._file.policies, token, now_s)
+            grant = shared_access.authenticate(self._file.policies, token, now_s, self._hosts)
         except BusError as error:
             self._verified.pop(token, None)
             self.note(error)
@@ -196,6 +216,16 @@ class Authenticator:
         except BusError:
             return False
         return True
+
+    def policies_of(self, entity_path: str) -> list[Policy]:
+        """Return the policies that grant rights on one entity alone, by name."""
+        if self._file is None:
+            return []
+        found = (each for named in self._file.policies.values() for each in named)
+        key = entity_path.lower()
+        return sorted(
+            (each for each in found if each.entity.lower() == key), key=lambda each: each.name
+        )
 
     def note(self, error: BusError) -> None:
         """Count and log a refusal."""

@@ -33,14 +33,7 @@ def secrets(bus: ObjectKey) -> tuple[tuple[str, str], ...]:
 def wanted(context: Context) -> tuple[Wanted, Wanted]:
     """Return the certificates of partitions and front ends."""
     bus = context.bus
-    service, set_name = names.frontend(bus), names.partition_set(bus)
-    domains = (
-        "",
-        f".{bus.namespace}",
-        f".{bus.namespace}.svc",
-        f".{bus.namespace}.svc.cluster.local",
-    )
-    in_cluster = tuple(f"{service}{domain}" for domain in domains)
+    set_name = names.partition_set(bus)
     pods = f"*.{set_name}.{bus.namespace}.svc"
     identity = names.bus_identity(bus)
     return (
@@ -53,17 +46,10 @@ def wanted(context: Context) -> tuple[Wanted, Wanted]:
         Wanted(
             frontend.ROLE,
             names.frontend_tls(bus),
-            (*in_cluster, "localhost", *_asked_for(context)),
+            frontend.host_names(context),
             f"{identity}/{frontend.ROLE}",
-            ("127.0.0.1",),
+            (frontend.LOOPBACK,),
         ),
-    )
-
-
-def _asked_for(context: Context) -> tuple[str, ...]:
-    """Return the names that the manifest asks for, without what is not for it to have."""
-    return tuple(
-        name for name in context.spec.frontend.host_names if not names.is_of_a_cluster(name)
     )
 
 

@@ -8,6 +8,8 @@ from bendybus.operator.builders.partitions import budget
 from bendybus.operator.kubernetes import names
 
 ROLE: Final = "frontend"
+# Through a port-forward.
+LOOPBACK: Final = "127.0.0.1"
 # Clients move on after so long, so that a new pod gets its share of them.
 CONNECTION_AGE_S: Final = 300
 
@@ -103,6 +105,21 @@ def _pod(context: Context) -> Manifest:
     return pod.spec(context, ROLE, container, volumes)
 
 
+def host_names(context: Context) -> tuple[str, ...]:
+    """Return the names that clients may reach the front ends by: the certificate has them."""
+    bus = context.bus
+    service = names.frontend(bus)
+    domains = (
+        "",
+        f".{bus.namespace}",
+        f".{bus.namespace}.svc",
+        f".{bus.namespace}.svc.cluster.local",
+    )
+    # Without what is not for the manifest to ask for.
+    wanted = (each for each in context.spec.frontend.host_names if not names.is_of_a_cluster(each))
+    return (*(f"{service}{domain}" for domain in domains), "localhost", *wanted)
+
+
 def _variables(context: Context) -> list[Manifest]:
     """Return what an image of a version before 0.9 ignores; it would refuse options."""
     values = {
@@ -111,6 +128,8 @@ def _variables(context: Context) -> list[Manifest]:
     }
     if context.spec.frontend.amqp_idle_limits:
         values["BENDYBUS_AMQP_IDLE_LIMITS"] = "true"
+    if context.spec.frontend.host_names:
+        values["BENDYBUS_HOST_NAMES"] = ",".join((*host_names(context), LOOPBACK))
     return [{"name": name, "value": value} for name, value in values.items()]
 
 

@@ -8,7 +8,7 @@ import ssl
 import time
 from collections import Counter as Counter_
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -26,9 +26,6 @@ from bendybus.frontend.listeners.amqp.client_connection import (
 from bendybus.frontend.listeners.amqp.hand_over import hand_over
 from bendybus.frontend.listeners.amqp.turns import Turns
 from bendybus.frontend.security.authenticator import Authenticator
-
-if TYPE_CHECKING:
-    from bendybus.frontend.listeners.amqp.websockets import WebSocketServer
 
 logger = logging.getLogger(__name__)
 # Anonymous clients send tokens to $cbs; .NET calls that MSSBCBS.
@@ -51,6 +48,16 @@ IDLE_MS: Final = 120_000
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0
 HAND_OVER_S: Final = 2.0
+
+
+class Server(Protocol):
+    """Another server, on whose connections AMQP is spoken, too."""
+
+    def stop_listening(self) -> None:
+        """Accept no more connections."""
+
+    async def close(self) -> None:
+        """Close the open connections."""
 
 
 class AmqpListener:
@@ -83,7 +90,7 @@ class AmqpListener:
         self._links: Counter_[str] = Counter_()
         self._parts_bytes_max = PARTS_BYTES_MIN
         self._servers: list[asyncio.Server] = []
-        self._websockets: list[WebSocketServer] = []
+        self._others: list[Server] = []
         self.metrics = AmqpMetrics(front_end.metrics.registry)
         # Shared by all connections: input is copied out of it before the next read.
         self.buffer = memoryview(bytearray(READ_BYTES))
@@ -106,21 +113,9 @@ class AmqpListener:
         found: int = server.sockets[0].getsockname()[1]
         return found
 
-    async def open_http(self, address: str, tls: ssl.SSLContext | None = None) -> int:
-        """Listen at HOST:PORT for WebSockets and health checks; return the port."""
-        # Imported only when used: aiohttp is larger than the rest of the listener.
-        from bendybus.frontend.listeners.amqp import websockets
-
-        server = await websockets.serve(
-            address,
-            self.admit,
-            self.front_end.ready,
-            tls,
-            connections_max=self._connections_max,
-            request_s=self.times.open_s,
-        )
-        self._websockets.append(server)
-        return server.port
+    def serve_also(self, server: "Server") -> None:
+        """Close another server, whose connections carry AMQP, too, together with this listener."""
+        self._others.append(server)
 
     async def close(self, drain_s: float) -> None:
         """Accept no more connections, let open ones finish requests, and hand them over.
@@ -133,7 +128,7 @@ class AmqpListener:
         await asyncio.sleep(min(LINGER_S_MAX, drain_s * LINGER_SHARE))
         for server in self._servers:
             server.close()
-        for each in self._websockets:
+        for each in self._others:
             each.stop_listening()
         ending = [
             loop.create_task(hand_over(each, until_s), name="amqp-hand-over")
@@ -141,7 +136,7 @@ class AmqpListener:
         ]
         if ending:
             await asyncio.wait(ending, timeout=max(0.0, until_s - loop.time()) + HAND_OVER_S)
-        for each in self._websockets:
+        for each in self._others:
             await each.close()
 
     def recheck(self) -> None:

@@ -9,16 +9,13 @@ false-filter       0x137_000_0008    []
 correlation-filter 0x137_000_0009    [eight properties, map of application properties]
 """
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 from bendybus.amqp.values import Described, Int, Ulong
 from bendybus.domain import bounds, errors, limits
-from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import SubscriptionDescription
-from bendybus.domain.filters import rule as rules
 from bendybus.domain.filters.rule import (
     CorrelationFilter,
     FalseFilter,
@@ -28,13 +25,12 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.rule_set import RuleAction, RuleChange
+from bendybus.domain.filters.rule_set import RuleAction
 from bendybus.domain.filters.values import Value
-from bendybus.domain.lifecycle import EntityAction
+from bendybus.frontend.core import manage
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.amqp import amqp_values
 from bendybus.frontend.listeners.amqp.fields import Fields
-from bendybus.frontend.upstreams.unary_calls import Commit
 from bendybus.v1 import message_pb2
 from bendybus.wire import message_properties
 
@@ -66,45 +62,29 @@ async def add(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, Any]:
     subscription = _subscription(front_end, path)
     described = Fields(fields.required("rule-description", dict))
     rule = Rule(fields.required("rule-name", str), _filter(described), _action(described))
-    # Parsing takes up to a second for the longest texts: not on the event loop.
-    await asyncio.to_thread(rules.check, rule, partitioned=subscription.partitioned)
-    await _change(front_end, subscription, RuleAction.CREATE, rule)
+    await front_end.manager.change_rule(subscription, RuleAction.CREATE, rule)
     return {}
 
 
 async def remove(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, Any]:
     """Delete a rule."""
     rule = Rule(fields.required("rule-name", str))
-    await _change(front_end, _subscription(front_end, path), RuleAction.DELETE, rule)
+    subscription = _subscription(front_end, path)
+    await front_end.manager.change_rule(subscription, RuleAction.DELETE, rule)
     return {}
 
 
 async def listed(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, Any] | None:
     """Return rules by name, from `skip` on, at most `top`."""
     skip, top = fields.required("skip", int), fields.required("top", int)
-    description = _subscription(front_end, path).description
-    assert isinstance(description, SubscriptionDescription), path
-    found = sorted(description.rules, key=lambda rule: rule.name.lower())
+    rules = manage.rules_of(_subscription(front_end, path))
+    found = sorted(rules, key=lambda rule: rule.name.lower())
     page = found[max(0, skip) :][: max(0, min(top, PAGE_MAX))]
     return {"rules": [{"rule-description": _described(rule)} for rule in page]} if page else None
 
 
 def _subscription(front_end: FrontEnd, path: str) -> Entity:
     return front_end.directory.find(path, EntityKind.SUBSCRIPTION)
-
-
-async def _change(
-    front_end: FrontEnd, subscription: Entity, action: RuleAction, rule: Rule
-) -> None:
-    await front_end.manager.change(
-        Commit(
-            EntityAction.UPDATE,
-            subscription.name,
-            origin=Origin.CLIENT,
-            kind=EntityKind.SUBSCRIPTION,
-            rule_change=RuleChange(action, rule),
-        )
-    )
 
 
 def _filter(described: Fields) -> Filter:

@@ -1,0 +1,1 @@
+"""Official SDKs of other languages, on a bus and on a server that stores nothing."""

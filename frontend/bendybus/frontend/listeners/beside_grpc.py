@@ -1,0 +1,140 @@
+"""The listeners beside gRPC, as the settings name them: AMQP, HTTP, and a port that all share.
+
+Who has none of them does not load them.
+"""
+
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.security.authenticator import Authenticator
+from bendybus.frontend.settings import Settings
+from bendybus.wire import readiness, serving, tls
+
+if TYPE_CHECKING:
+    import grpc
+
+    from bendybus.frontend.listeners.amqp.listener import AmqpListener
+    from bendybus.frontend.listeners.web.server import HttpServer
+
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class BesideGrpc:
+    """The listeners of one front end. Order: `share`, `open`, `close`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        front_end: FrontEnd,
+        authenticator: Authenticator,
+        directory: tls.Directory | None,
+    ) -> None:
+        self._settings = settings
+        self._front_end = front_end
+        self._authenticator = authenticator
+        self._directory = directory
+        self._context = None if directory is None else tls.server_context(directory)
+        own = serving.tls_directory(settings.shared_tls_directory)
+        self._shared_directory = own or directory
+        self._shared_context: ssl.SSLContext | None = None
+        self._amqp: AmqpListener | None = None
+        # Where the gRPC server takes what comes through the shared port.
+        self._grpc = ""
+        if any((settings.amqp_listen, settings.amqps_listen, self._has_http)):
+            from bendybus.frontend.listeners.amqp import client_connection, idle_limits, listener
+
+            idle = idle_limits.IdleLimits() if settings.amqp_idle_limits else None
+            self._amqp = listener.AmqpListener(
+                front_end,
+                authenticator,
+                connections_max=settings.max_connections,
+                times=client_connection.Times(idle=idle),
+            )
+
+    @property
+    def _has_http(self) -> bool:
+        return bool(self._settings.http_listen or self._settings.shared_listen)
+
+    def share(self, server: "grpc.aio.Server") -> None:
+        """Let a gRPC server, not started yet, take what comes through the shared port."""
+        if self._settings.shared_listen:
+            self._grpc = f"{_LOOPBACK}:{server.add_insecure_port(f'{_LOOPBACK}:0')}"
+
+    async def open(self) -> None:
+        """Listen. Raises CannotListen."""
+        settings, amqp = self._settings, self._amqp
+        if amqp is None:
+            return
+        for address, context in (
+            (settings.amqp_listen, None),
+            (settings.amqps_listen, self._context),
+        ):
+            if address:
+                with readiness.listening(address):
+                    await amqp.open(address, context)
+        if not self._has_http:
+            return
+        http = await self._http(amqp)
+        if settings.http_listen:
+            with readiness.listening(settings.http_listen):
+                await http.open(settings.http_listen, self._context)
+        if settings.shared_listen:
+            await self._open_shared(amqp, http)
+
+    async def _http(self, amqp: "AmqpListener") -> "HttpServer":
+        # Imported only when used: aiohttp is larger than all the rest.
+        from bendybus.frontend.listeners.web.administration import Administration
+        from bendybus.frontend.listeners.web.server import HttpServer
+
+        made = HttpServer(
+            amqp.admit,
+            self._front_end.ready,
+            Administration(self._front_end, self._authenticator),
+            connections_max=self._settings.max_connections,
+            request_s=amqp.times.open_s,
+        )
+        await made.start()
+        amqp.serve_also(made)
+        return made
+
+    async def _open_shared(self, amqp: "AmqpListener", http: "HttpServer") -> None:
+        from bendybus.frontend.listeners import shared_port
+        from bendybus.frontend.listeners.amqp.listener import AmqpProtocol
+
+        port = shared_port.SharedPort(
+            lambda: AmqpProtocol(amqp),
+            http.protocol,
+            self._grpc,
+            connections_max=self._settings.max_connections,
+            known_s=amqp.times.open_s,
+        )
+        if self._shared_directory is not None:
+            self._shared_context = tls.server_context(self._shared_directory)
+            self._shared_context.set_alpn_protocols(shared_port.ALPN)
+        with readiness.listening(self._settings.shared_listen):
+            await port.open(self._settings.shared_listen, self._shared_context)
+        amqp.serve_also(port)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._amqp is not None:
+            await self._amqp.close(self._settings.drain_s)
+
+    def held_bytes(self) -> int:
+        """Return the bytes of AMQP deliveries that are not complete."""
+        return 0 if self._amqp is None else self._amqp.parts_bytes
+
+    def recheck(self) -> None:
+        """Detach AMQP links whose tokens are no longer good."""
+        if self._amqp is not None:
+            self._amqp.recheck()
+
+    def renew(self) -> None:
+        """Use the certificates that are there now."""
+        for context, directory in (
+            (self._context, self._directory),
+            (self._shared_context, self._shared_directory),
+        ):
+            if context is not None and directory is not None:
+                tls.renew(context, directory)

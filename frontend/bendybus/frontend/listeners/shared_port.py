@@ -1,0 +1,304 @@
+"""One port for AMQP, HTTP and gRPC, with TLS and without: the first bytes tell them apart.
+
+    0x16             TLS; inside it the same choice again
+    "AMQP"           AMQP 1.0
+    "PRI "           HTTP/2, which is gRPC: spliced to the port of the gRPC server
+    anything else    HTTP/1: administration, AMQP over WebSockets, health
+
+gRPC takes no accepted socket, so that its connections are copied, byte by byte, to a port on the
+loopback interface. Each has a connection of its own there, which is what bounds by connection are
+counted by. Certificates of clients end here: who needs mTLS uses the port of gRPC itself.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, cast
+
+AMQP: Final = b"AMQP"
+HTTP2: Final = b"PRI "
+_TLS: Final = 0x16
+_FIRST_BYTES: Final = 4
+# What one read takes before it is known who reads it.
+_READ_BYTES: Final = 4 * 1024
+# Unwritten bytes of a spliced connection at which its other side is paused.
+SPLICED_BYTES: Final = 64 * 1024
+_BACKLOG: Final = 1_024
+# HTTP/1 first: a client that offers both, as Go's does, wants administration. gRPC offers h2 only.
+ALPN: Final = ("http/1.1", "h2")
+
+Factory = Callable[[], asyncio.BaseProtocol]
+
+
+class SharedPort:
+    """A port. `amqp`, `http`: make what handles a connection; `grpc`: where gRPC listens.
+
+    `known_s`: how long a client may take until it is known what it speaks.
+    """
+
+    def __init__(
+        self, amqp: Factory, http: Factory, grpc: str, *, connections_max: int, known_s: float
+    ) -> None:
+        self.amqp = amqp
+        self.http = http
+        self.grpc = grpc
+        self.known_s = known_s
+        self._connections_max = connections_max
+        self._socket: socket.socket | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        # Not known yet, or spliced.
+        self._held: set[object] = set()
+
+    async def open(self, address: str, tls: ssl.SSLContext | None) -> int:
+        """Listen at HOST:PORT; return the port."""
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        [found, *_] = await loop.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        self._socket = made = socket.socket(found[0], socket.SOCK_STREAM)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.setblocking(False)
+            made.bind(found[4])
+            made.listen(_BACKLOG)
+        except OSError:
+            made.close()
+            raise
+        self._tls = tls
+        self._accepting = loop.create_task(self._accept(made), name="shared-port")
+        number: int = made.getsockname()[1]
+        return number
+
+    def stop_listening(self) -> None:
+        """Accept no more connections."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def close(self) -> None:
+        """End what is not known yet; gRPC ends its own connections."""
+        for each in list(self._held):
+            if isinstance(each, asyncio.Task):
+                each.cancel()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError:
+                # No file is left for it, or it is gone already: others may still come.
+                await asyncio.sleep(0.05)
+                continue
+            if len(self._held) >= self._connections_max:
+                accepted.close()
+                continue
+            task = loop.create_task(self._begin(accepted), name="shared-port-connection")
+            self._held.add(task)
+            task.add_done_callback(self._held.discard)
+
+    async def _begin(self, accepted: socket.socket) -> None:
+        """Find out whether a client begins with TLS, and hand its connection on."""
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.known_s):
+                first = await _peek(accepted)
+            tls = self._tls if first == _TLS else None
+            if first is None or (first == _TLS and tls is None):
+                accepted.close()
+                return
+            await loop.connect_accepted_socket(
+                lambda: Chooser(self),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else self.known_s,
+            )
+        except (OSError, TimeoutError, ssl.SSLError):
+            accepted.close()
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
+
+    def hold(self, splice: object) -> None:
+        """Take note of a spliced connection."""
+        self._held.add(splice)
+
+    def forget(self, splice: object) -> None:
+        """Take note that one is gone."""
+        self._held.discard(splice)
+
+
+async def _peek(accepted: socket.socket) -> int | None:
+    """Return the first byte of a connection, which stays there; None: it ended."""
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+
+    def ready() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(accepted.fileno(), ready)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(accepted.fileno())
+    first = accepted.recv(1, socket.MSG_PEEK)
+    return first[0] if first else None
+
+
+class Chooser(asyncio.BufferedProtocol):
+    """Reads the first bytes of a connection, inside TLS if there is some, and hands it on."""
+
+    def __init__(self, port: SharedPort) -> None:
+        self._port = port
+        self._buffer = bytearray(_READ_BYTES)
+        self._size = 0
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first bytes."""
+        # uvloop's are no subclasses of asyncio's.
+        self._transport = made = cast(asyncio.Transport, transport)
+        self._timer = asyncio.get_running_loop().call_later(self._port.known_s, made.abort)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return what is left of the buffer."""
+        return memoryview(self._buffer)[self._size :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Choose, once that is possible."""
+        self._size += nbytes
+        first = bytes(self._buffer[: min(self._size, _FIRST_BYTES)])
+        undecided = any(each.startswith(first) for each in (AMQP, HTTP2))
+        if len(first) < _FIRST_BYTES and undecided:
+            return
+        self._end_waiting()
+        data = bytes(self._buffer[: self._size])
+        if first == HTTP2:
+            self._hand_on(Spliced(self._port), data)
+        else:
+            self._hand_on((self._port.amqp if first == AMQP else self._port.http)(), data)
+
+    def eof_received(self) -> None:
+        """End of input: the transport is closed."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Take note of the end."""
+        self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _hand_on(self, protocol: asyncio.BaseProtocol, data: bytes) -> None:
+        transport = self._transport
+        assert transport is not None, "it is made"
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            # As if it had been read into its own buffer.
+            while data and not transport.is_closing():
+                buffer = memoryview(protocol.get_buffer(len(data)))
+                count = min(len(buffer), len(data))
+                buffer[:count] = data[:count]
+                protocol.buffer_updated(count)
+                data = data[count:]
+        elif isinstance(protocol, asyncio.Protocol):
+            protocol.data_received(data)
+
+
+class _Side(asyncio.Protocol):
+    """One side of a spliced connection: what it reads, the other side writes."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.other: _Side | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        self.transport = made = cast(asyncio.Transport, transport)
+        made.set_write_buffer_limits(high=SPLICED_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on."""
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        """Let the other side read no more."""
+        if self.other is not None and self.other.transport is not None:
+            with contextlib.suppress(RuntimeError):
+                self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Let the other side read again."""
+        if self.other is not None and self.other.transport is not None:
+            with contextlib.suppress(RuntimeError):
+                self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End the other side, once what it was given is written."""
+        other, self.other = self.other, None
+        if other is not None and other.transport is not None:
+            other.transport.close()
+
+
+class Spliced(_Side):
+    """The side of the client. Connects to gRPC, and reads on when it is connected."""
+
+    def __init__(self, port: SharedPort) -> None:
+        super().__init__()
+        self._port = port
+        self._first = b""
+        self._connecting: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connect to the gRPC server."""
+        super().connection_made(transport)
+        self._port.hold(self)
+        if self.transport is not None:
+            self.transport.pause_reading()
+        self._connecting = asyncio.get_running_loop().create_task(
+            self._connect(), name="shared-port-splice"
+        )
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on, or keep what was read before there was somewhere to."""
+        if self.other is None:
+            self._first += data
+        else:
+            super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End the connection to the gRPC server."""
+        self._port.forget(self)
+        if self._connecting is not None:
+            self._connecting.cancel()
+        super().connection_lost(exc)
+
+    async def _connect(self) -> None:
+        host, _, port = self._port.grpc.rpartition(":")
+        other = _Side()
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: other, host, int(port))
+        except OSError:
+            if self.transport is not None:
+                self.transport.abort()
+            return
+        assert other.transport is not None, "it is connected"
+        assert self.transport is not None, "it is made"
+        other.other, self.other = self, other
+        if self.transport.is_closing():
+            other.transport.close()
+            return
+        other.transport.write(self._first)
+        self._first = b""
+        self.transport.resume_reading()

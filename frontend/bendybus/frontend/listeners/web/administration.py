@@ -1,0 +1,375 @@
+"""Administration over HTTP, as the clients of official SDKs do it: a request is one operation.
+
+    request ──► token ──► resource and route ──► right ──► body ──► core ──► document
+
+What a request names, and which right it needs, is a row of `ROUTES`. A missing queue or topic is an
+empty feed, as the service answers. Source: Service Bus, "Service Bus resource provider over ATOM".
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aiohttp import web
+
+from bendybus.domain import errors, limits
+from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
+from bendybus.domain.errors import BusError, InvalidArgument
+from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule import Rule
+from bendybus.domain.filters.rule_set import RuleAction
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.frontend.core import manage
+from bendybus.frontend.core.call_ledger import Holder, Room
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.listeners.web import (
+    atom,
+    entity_documents,
+    requests,
+    resources,
+    rule_documents,
+)
+from bendybus.frontend.listeners.web.entity_documents import Shown, Wanted
+from bendybus.frontend.listeners.web.requests import Asked
+from bendybus.frontend.listeners.web.resources import Resource, ResourceKind
+from bendybus.frontend.security.authenticator import Authenticator, Operation
+from bendybus.frontend.upstreams.unary_calls import Commit
+
+# An answer: of one entity, and of a page.
+ENTRY_BYTES: Final = 64 * limits.KB
+FEED_BYTES: Final = limits.MB
+ROOM_S: Final = 60.0
+# The tokens of where messages are forwarded to.
+FORWARD_TOKENS: Final[Mapping[str, str]] = {
+    "forward_to": "ServiceBusSupplementaryAuthorization",
+    "forward_dead_lettered_messages_to": "ServiceBusDlqSupplementaryAuthorization",
+}
+_KINDS: Final = {
+    ResourceKind.QUEUES: EntityKind.QUEUE,
+    ResourceKind.TOPICS: EntityKind.TOPIC,
+    ResourceKind.SUBSCRIPTIONS: EntityKind.SUBSCRIPTION,
+}
+
+
+Handle = Callable[["Administration", Asked], Awaitable[web.Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An operation on a kind of resource. `on`: where its right is looked for."""
+
+    operation: Operation
+    handle: Handle
+    on: Callable[[Resource], str] = lambda resource: resource.path
+    answer_bytes: int = ENTRY_BYTES
+    has_body: bool = False
+
+
+class Administration:
+    """The administration of one front end."""
+
+    def __init__(self, front_end: FrontEnd, authenticator: Authenticator) -> None:
+        self._front_end = front_end
+        self._directory, self._manager = front_end.directory, front_end.manager
+        self._authenticator = authenticator
+
+    async def handle(self, request: web.Request, known: Callable[[], None]) -> web.Response:
+        """Answer a request. `known` is called once its token is verified."""
+        try:
+            caller = self._authenticator.authenticate(
+                requests.token_of(request.headers.get("Authorization"))
+            )
+            known()
+            resource, route = _routed(request)
+            paths = [path.strip("/") for path in (request.path, request.rel_url.raw_path)]
+            caller.check(route.operation, route.on(resource), resources=paths)
+            return await self._within_bounds(route, Asked(request, caller, resource))
+        except BusError as error:
+            return requests.error_response(error)
+
+    async def _within_bounds(self, route: Route, asked: Asked) -> web.Response:
+        """Perform an operation while its call, its request and its answer have room."""
+        ledger, policy = self._front_end.calls, asked.caller.policy
+        holder = Holder(asked.request.protocol, policy)
+        if not ledger.places.take(policy):
+            raise errors.ServerBusy("too many calls are under way; retry.", retry_after_ms=1_000)
+        try:
+            async with (
+                _room(ledger.requests, holder, requests.BODY_BYTES_MAX if route.has_body else 0),
+                _room(ledger.answers, holder, route.answer_bytes),
+            ):
+                body = await requests.read_body(asked.request) if route.has_body else b""
+                return await route.handle(self, replace(asked, body=body))
+        finally:
+            ledger.places.give(policy)
+
+    # Entities
+
+    async def get_entity(self, asked: Asked) -> web.Response:
+        """Show a queue or a topic; nothing if there is none."""
+        try:
+            entity = self._directory.find(asked.resource.path)
+        except errors.EntityNotFound:
+            return requests.nothing_response(asked)
+        return await self._shown(asked, entity, 200)
+
+    async def get_subscription(self, asked: Asked) -> web.Response:
+        """Show a subscription."""
+        return await self._shown(asked, self._subscription(asked), 200)
+
+    async def list_entities(self, asked: Asked) -> web.Response:
+        """Show a page of queues, topics, or the subscriptions of a topic."""
+        kind = _KINDS[asked.resource.kind]
+        topic = ""
+        if kind is EntityKind.SUBSCRIPTION:
+            topic = self._directory.find(asked.resource.entity, EntityKind.TOPIC).key
+        skip, top = requests.page_of(asked)
+        page, more = self._directory.slice(skip, top, kind=kind, topic=topic)
+        runtimes = await self._manager.runtime(page)
+        entries = [
+            self._entry(asked, entity, runtime)
+            for entity, runtime in zip(page, runtimes, strict=True)
+        ]
+        return requests.feed_response(asked, entries, skip + top if more else None)
+
+    async def put_entity(self, asked: Asked) -> web.Response:
+        """Create a queue or a topic, or replace its description."""
+        return await self._put(asked, (EntityKind.QUEUE, EntityKind.TOPIC))
+
+    async def put_subscription(self, asked: Asked) -> web.Response:
+        """Create a subscription, or replace its description."""
+        return await self._put(asked, (EntityKind.SUBSCRIPTION,))
+
+    async def delete(self, asked: Asked) -> web.Response:
+        """Delete a queue, a topic or a subscription."""
+        entity = self._directory.find(asked.resource.path)
+        await self._manager.change(Commit(EntityAction.DELETE, entity.name, kind=entity.kind))
+        return web.Response()
+
+    async def _shown(self, asked: Asked, entity: Entity, status: int) -> web.Response:
+        [runtime] = await self._manager.runtime([entity])
+        return requests.entry_response(self._entry(asked, entity, runtime), status)
+
+    async def _put(self, asked: Asked, kinds: Sequence[EntityKind]) -> web.Response:
+        path, update = asked.resource.path, requests.is_update(asked.request)
+        described = atom.described(asked.body)
+        wanted = entity_documents.read(described)
+        if wanted.kind not in kinds:
+            expected = " or ".join(kinds)
+            raise InvalidArgument(
+                "body", f"describes a {wanted.kind}; this URL is of a {expected}."
+            )
+        if update:
+            self._directory.find(path, wanted.kind)
+        entity_documents.check_policies(wanted, self._authenticator.policies_of(path))
+        self._check_destinations(asked, wanted)
+        changed = await self._manager.change(
+            Commit(
+                EntityAction.UPDATE if update else EntityAction.CREATE,
+                path,
+                changes=wanted.replaced() if update else wanted.created(),
+                kind=wanted.kind,
+            )
+        )
+        return await self._shown(asked, changed.entity, 200 if update else 201)
+
+    def _check_destinations(self, asked: Asked, wanted: Wanted) -> None:
+        """Raise Unauthorized unless the caller has the right where messages are to go on to."""
+        for setting, header in FORWARD_TOKENS.items():
+            destination = wanted.changes.get(setting)
+            if not destination:
+                continue
+            token = asked.request.headers.get(header)
+            caller = asked.caller
+            if token is not None:
+                caller = self._authenticator.authenticate(requests.token_of(token))
+            caller.check(Operation.UPDATE_ENTITY, destination)
+
+    def _entry(self, asked: Asked, entity: Entity, runtime: manage.Runtime) -> str:
+        fingerprint = self._directory.fingerprint
+        assert fingerprint is not None, "an entity is known, so its namespace is"
+        shown = Shown(
+            entity,
+            runtime,
+            fingerprint.tier,
+            host=asked.request.host,
+            policies=self._authenticator.policies_of(entity.name),
+        )
+        if entity.kind is EntityKind.TOPIC:
+            sql, others = self._manager.filter_counts(entity)
+            shown = replace(
+                shown,
+                subscription_count=self._directory.subscription_count(entity.key),
+                sql_filter_count=sql,
+                correlation_filter_count=others,
+            )
+        return atom.entry(
+            asked.entry_url(entity.name),
+            entity_documents.title_of(entity),
+            entity_documents.written(shown),
+            author=fingerprint.namespace_name,
+            created_ms=entity.created_at_ms,
+            updated_ms=entity.updated_at_ms,
+        )
+
+    # Rules
+
+    async def get_rule(self, asked: Asked) -> web.Response:
+        """Show a rule."""
+        subscription = self._subscription(asked)
+        rules = manage.rules_of(subscription)
+        found = rule_set.get(rules, asked.resource.rule, subscription.name)
+        return requests.entry_response(self._rule_entry(asked, subscription, found))
+
+    async def list_rules(self, asked: Asked) -> web.Response:
+        """Show a page of rules."""
+        subscription = self._subscription(asked)
+        rules = sorted(manage.rules_of(subscription), key=lambda each: each.name.lower())
+        skip, top = requests.page_of(asked)
+        entries = [self._rule_entry(asked, subscription, each) for each in rules[skip:][:top]]
+        return requests.feed_response(
+            asked, entries, skip + top if len(rules) > skip + top else None
+        )
+
+    async def put_rule(self, asked: Asked) -> web.Response:
+        """Create a rule, or replace its filter and action."""
+        described = atom.described(asked.body)
+        if atom.local(described) != rule_documents.DESCRIPTION:
+            raise InvalidArgument("body", f"must be a {rule_documents.DESCRIPTION}.")
+        rule = rule_documents.read(described, asked.resource.rule)
+        update = requests.is_update(asked.request)
+        changed = await self._manager.change_rule(
+            self._subscription(asked), RuleAction.UPDATE if update else RuleAction.CREATE, rule
+        )
+        found = rule_set.get(manage.rules_of(changed.entity), rule.name, changed.entity.name)
+        return requests.entry_response(
+            self._rule_entry(asked, changed.entity, found), 200 if update else 201
+        )
+
+    async def delete_rule(self, asked: Asked) -> web.Response:
+        """Delete a rule."""
+        rule = Rule(asked.resource.rule)
+        await self._manager.change_rule(self._subscription(asked), RuleAction.DELETE, rule)
+        return web.Response()
+
+    def _subscription(self, asked: Asked) -> Entity:
+        return self._directory.find(asked.resource.path, EntityKind.SUBSCRIPTION)
+
+    def _rule_entry(self, asked: Asked, subscription: Entity, rule: Rule) -> str:
+        assert isinstance(subscription.description, SubscriptionDescription), subscription
+        return atom.entry(
+            # The SDK for JavaScript takes the names from it.
+            asked.entry_url(subscription.name, "Rules", rule.name),
+            rule.name,
+            rule_documents.written(rule),
+            author=self._namespace(),
+            created_ms=rule.created_at_ms,
+            updated_ms=rule.created_at_ms,
+        )
+
+    # The namespace
+
+    async def get_namespace(self, asked: Asked) -> web.Response:
+        """Show the namespace."""
+        fingerprint = self._directory.fingerprint
+        if fingerprint is None:
+            raise errors.PartitionUnavailable(
+                "the front end has not reached any partition yet. Try again in a moment."
+            )
+        facts = {
+            "CreatedTime": atom.moment(0),
+            "MessagingSKU": fingerprint.tier.value,
+            "MessagingUnits": str(fingerprint.partition_count),
+            "ModifiedTime": atom.moment(0),
+            "Name": atom.text(fingerprint.namespace_name),
+            "NamespaceType": "Messaging",
+        }
+        if fingerprint.tier is not limits.Tier.PREMIUM:
+            del facts["MessagingUnits"]
+        described = atom.description(
+            "NamespaceInfo", "".join(atom.element(name, each) for name, each in facts.items())
+        )
+        name = fingerprint.namespace_name
+        return requests.entry_response(
+            atom.entry(asked.url, name, described, author=name, created_ms=0, updated_ms=0)
+        )
+
+    def _namespace(self) -> str:
+        fingerprint = self._directory.fingerprint
+        return "" if fingerprint is None else fingerprint.namespace_name
+
+
+def _topic_of(resource: Resource) -> str:
+    """A topic's subscriptions are a part of it: whoever manages it creates and lists them."""
+    return resource.entity
+
+
+GET, PUT, UPDATE, DELETE = "GET", "PUT", "PUT, If-Match", "DELETE"
+_ON = Operation
+ROUTES: Final[Mapping[tuple[ResourceKind, str], Route]] = {
+    (ResourceKind.NAMESPACE, GET): Route(_ON.GET_NAMESPACE, Administration.get_namespace),
+    (ResourceKind.QUEUES, GET): Route(
+        _ON.LIST_ENTITIES, Administration.list_entities, answer_bytes=FEED_BYTES
+    ),
+    (ResourceKind.TOPICS, GET): Route(
+        _ON.LIST_ENTITIES, Administration.list_entities, answer_bytes=FEED_BYTES
+    ),
+    (ResourceKind.ENTITY, GET): Route(_ON.GET_ENTITY, Administration.get_entity),
+    (ResourceKind.ENTITY, PUT): Route(_ON.CREATE_ENTITY, Administration.put_entity, has_body=True),
+    (ResourceKind.ENTITY, UPDATE): Route(
+        _ON.UPDATE_ENTITY, Administration.put_entity, has_body=True
+    ),
+    (ResourceKind.ENTITY, DELETE): Route(_ON.DELETE_ENTITY, Administration.delete),
+    (ResourceKind.SUBSCRIPTIONS, GET): Route(
+        _ON.GET_ENTITY, Administration.list_entities, _topic_of, FEED_BYTES
+    ),
+    (ResourceKind.SUBSCRIPTION, GET): Route(_ON.GET_ENTITY, Administration.get_subscription),
+    (ResourceKind.SUBSCRIPTION, PUT): Route(
+        _ON.UPDATE_ENTITY, Administration.put_subscription, _topic_of, has_body=True
+    ),
+    (ResourceKind.SUBSCRIPTION, UPDATE): Route(
+        _ON.UPDATE_ENTITY, Administration.put_subscription, has_body=True
+    ),
+    (ResourceKind.SUBSCRIPTION, DELETE): Route(_ON.DELETE_ENTITY, Administration.delete),
+    (ResourceKind.RULES, GET): Route(
+        _ON.GET_ENTITY, Administration.list_rules, answer_bytes=FEED_BYTES
+    ),
+    (ResourceKind.RULE, GET): Route(_ON.GET_ENTITY, Administration.get_rule),
+    (ResourceKind.RULE, PUT): Route(_ON.UPDATE_ENTITY, Administration.put_rule, has_body=True),
+    (ResourceKind.RULE, UPDATE): Route(_ON.UPDATE_ENTITY, Administration.put_rule, has_body=True),
+    (ResourceKind.RULE, DELETE): Route(_ON.UPDATE_ENTITY, Administration.delete_rule),
+}
+
+
+@contextlib.asynccontextmanager
+async def _room(room: Room, holder: Holder, size_bytes: int) -> AsyncIterator[None]:
+    """Hold room for bytes; wait for it. Raises ServerBusy."""
+    try:
+        async with asyncio.timeout(ROOM_S):
+            await room.wait(holder, size_bytes)
+    except TimeoutError:
+        raise errors.ServerBusy(
+            "requests, or answers that are not read, fill the memory that this connection, this "
+            "policy or all may have; retry.",
+            retry_after_ms=1_000,
+        ) from None
+    try:
+        yield
+    finally:
+        room.give(holder, size_bytes)
+
+
+def _routed(request: web.Request) -> tuple[Resource, Route]:
+    """Return what a request names and does. Raises EntityNotFound, InvalidOperation."""
+    resource = resources.parse(request.path)
+    if resource is None:
+        raise errors.EntityNotFound("there is nothing at this URL.")
+    method = UPDATE if requests.is_update(request) else request.method
+    route = ROUTES.get((resource.kind, method))
+    if route is None:
+        raise errors.InvalidOperation(f"{request.method} is not possible here.")
+    return resource, route

@@ -1,0 +1,314 @@
+"""Queues, topics and subscriptions in Atom documents.
+
+    <QueueDescription> LockDuration, MaxSizeInMegabytes, …, MaxMessageSizeInKilobytes
+
+An element is a setting of the one table of settings, in its ATOM name, or a fact about the entity.
+Elements stand in the order in which the service writes them, since older clients read them so.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+from xml.etree.ElementTree import Element
+
+from bendybus.domain import bounds, descriptions, durations, entity_settings, subscription_name
+from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
+from bendybus.domain.errors import InvalidArgument, InvalidOperation
+from bendybus.domain.filters.rule import Rule
+from bendybus.domain.limits import Tier
+from bendybus.domain.shared_access import Policy
+from bendybus.frontend.listeners.web import atom, rule_documents
+from bendybus.frontend.listeners.web.atom import element, text
+
+if TYPE_CHECKING:
+    from bendybus.frontend.core.manage import Runtime
+
+_RULES: Final = "AuthorizationRules"
+_DEFAULT_RULE: Final = "DefaultRuleDescription"
+ELEMENTS: Final[Mapping[EntityKind, tuple[str, ...]]] = {
+    EntityKind.QUEUE: (
+        "LockDuration", "MaxSizeInMegabytes", "RequiresDuplicateDetection", "RequiresSession",
+        "DefaultMessageTimeToLive", "DeadLetteringOnMessageExpiration",
+        "DuplicateDetectionHistoryTimeWindow", "MaxDeliveryCount", "EnableBatchedOperations",
+        "SizeInBytes", "MessageCount", "IsAnonymousAccessible", _RULES, "Status", "ForwardTo",
+        "UserMetadata", "CreatedAt", "UpdatedAt", "AccessedAt", "SupportOrdering", "CountDetails",
+        "AutoDeleteOnIdle", "EnablePartitioning", "EntityAvailabilityStatus",
+        "ForwardDeadLetteredMessagesTo", "EnableExpress", "MaxMessageSizeInKilobytes",
+    ),
+    EntityKind.TOPIC: (
+        "DefaultMessageTimeToLive", "MaxSizeInMegabytes", "RequiresDuplicateDetection",
+        "DuplicateDetectionHistoryTimeWindow", "EnableBatchedOperations", "SizeInBytes",
+        "FilteringMessagesBeforePublishing", "IsAnonymousAccessible", _RULES, "Status",
+        "CreatedAt", "UpdatedAt", "AccessedAt", "SupportOrdering", "CountDetails",
+        "SubscriptionCount", "SqlFilterCount", "CorrelationFilterCount", "AutoDeleteOnIdle",
+        "EnablePartitioning", "EntityAvailabilityStatus", "EnableSubscriptionPartitioning",
+        "EnableExpress", "UserMetadata", "MaxMessageSizeInKilobytes",
+    ),
+    EntityKind.SUBSCRIPTION: (
+        "LockDuration", "RequiresSession", "DefaultMessageTimeToLive",
+        "DeadLetteringOnMessageExpiration", "DeadLetteringOnFilterEvaluationExceptions",
+        "MessageCount", "MaxDeliveryCount", "EnableBatchedOperations", "Status", "ForwardTo",
+        "CreatedAt", "UpdatedAt", "AccessedAt", "CountDetails", "UserMetadata",
+        "ForwardDeadLetteredMessagesTo", "AutoDeleteOnIdle", "EntityAvailabilityStatus",
+    ),
+}  # fmt: skip
+# What the bus does for every entity, and what it has for none.
+_ALWAYS: Final = {"EnableBatchedOperations": True, "SupportOrdering": True}
+_NEVER: Final = {
+    "IsAnonymousAccessible": "access without a key",
+    "FilteringMessagesBeforePublishing": "filtering before publishing",
+    "EnableSubscriptionPartitioning": "partitioned subscriptions of plain topics",
+    "EnableExpress": "express entities",
+    "IsClientAffine": "subscriptions of one client",
+}
+# Facts that a client may send back as it got them.
+_FACTS: Final = frozenset(
+    {
+        "SizeInBytes", "MessageCount", "CreatedAt", "UpdatedAt", "AccessedAt", "CountDetails",
+        "SubscriptionCount", "SqlFilterCount", "CorrelationFilterCount",
+        "EntityAvailabilityStatus", "ClientAffineProperties",
+    }
+)  # fmt: skip
+_SETTINGS: Final[Mapping[EntityKind, Mapping[str, Setting]]] = {
+    kind: {each.atom_name: each for each in settings if each.type is not SettingType.RULES}
+    for kind, settings in entity_settings.BY_KIND.items()
+}
+_DESCRIPTION: Final = "Description"
+_KINDS: Final = {f"{kind.value.capitalize()}{_DESCRIPTION}": kind for kind in EntityKind}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An entity, and what is known of it. `host`: of the URIs of what it forwards to."""
+
+    entity: Entity
+    runtime: "Runtime"
+    tier: Tier
+    host: str = ""
+    policies: Sequence[Policy] = ()
+    subscription_count: int = 0
+    sql_filter_count: int = 0
+    correlation_filter_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client asks an entity to be. `changes`: the settings that it names.
+
+    `policies`: names and rights of authorization rules; None: it names none.
+    """
+
+    kind: EntityKind
+    changes: Mapping[str, Any]
+    policies: Mapping[str, frozenset[str]] | None = None
+    default_rule: Rule | None = field(default=None, compare=False)
+
+    def replaced(self) -> dict[str, Any]:
+        """Return all settings after an update, which replaces a description as a whole.
+
+        What cannot change, and a subscription's rules, may be left out.
+        """
+        kept = (each for each in entity_settings.BY_KIND[self.kind] if not each.fixed)
+        defaults = {each.name: each.default for each in kept if each.type is not SettingType.RULES}
+        return {**defaults, **self.changes}
+
+    def created(self) -> dict[str, Any]:
+        """Return the settings of a new entity."""
+        if self.default_rule is None:
+            return dict(self.changes)
+        return {**self.changes, "rules": (self.default_rule,)}
+
+
+# Writing
+
+
+def written(shown: Shown) -> str:
+    """Return the description of an entity."""
+    kind = shown.entity.kind
+    content = "".join(_written(shown, name) for name in ELEMENTS[kind])
+    return atom.description(f"{kind.value.capitalize()}{_DESCRIPTION}", content)
+
+
+def _written(shown: Shown, name: str) -> str:
+    setting = _SETTINGS[shown.entity.kind].get(name)
+    if setting is not None:
+        return _setting_written(shown, setting)
+    if name in _ALWAYS or name in _NEVER:
+        return element(name, "true" if name in _ALWAYS else "false")
+    return element(name, *_FACT[name](shown))
+
+
+def _setting_written(shown: Shown, setting: Setting) -> str:
+    described = shown.entity.description
+    value = getattr(described, setting.name)
+    if setting.name == "max_size_in_megabytes":
+        value = descriptions.reported_size_mb(described, shown.tier)
+    match setting.type:
+        case SettingType.BOOLEAN:
+            content = str(value).lower()
+        case SettingType.DURATION:
+            content = durations.render(value)
+        case SettingType.NAME:
+            content = f"sb://{text(shown.host)}/{text(value)}" if value else ""
+        case _:
+            content = text(str(value))
+    return element(setting.atom_name, content) if content else ""
+
+
+def _message_count(shown: Shown) -> str:
+    total = shown.runtime.total
+    waiting = total.active + total.scheduled + total.deferred + total.transfer
+    return str(waiting + total.dead_letter + total.transfer_dead_letter)
+
+
+def _count_details(shown: Shown) -> tuple[str, str]:
+    total = shown.runtime.total
+    counts = {
+        "ActiveMessageCount": total.active,
+        "DeadLetterMessageCount": total.dead_letter,
+        "ScheduledMessageCount": total.scheduled,
+        "TransferMessageCount": total.transfer,
+        "TransferDeadLetterMessageCount": total.transfer_dead_letter,
+    }
+    content = "".join(element(f"d2p1:{name}", str(count)) for name, count in counts.items())
+    return content, f' xmlns:d2p1="{atom.COUNTS}"'
+
+
+def _authorization_rules(shown: Shown) -> str:
+    return "".join(_policy_written(each, shown.entity) for each in shown.policies)
+
+
+def _policy_written(policy: Policy, entity: Entity) -> str:
+    # Without its keys: who manages an entity need not have them.
+    rights = "".join(element("AccessRights", str(each)) for each in sorted(policy.rights))
+    return element(
+        "AuthorizationRule",
+        "<ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>"
+        f"<Rights>{rights}</Rights>"
+        f"<CreatedTime>{atom.moment(entity.created_at_ms)}</CreatedTime>"
+        f"<ModifiedTime>{atom.moment(entity.updated_at_ms)}</ModifiedTime>"
+        f"<KeyName>{text(policy.name)}</KeyName>",
+        ' i:type="SharedAccessAuthorizationRule"',
+    )
+
+
+# The content of an element, and its attributes.
+_FACT: Final[Mapping[str, Callable[[Shown], tuple[str, ...]]]] = {
+    "SizeInBytes": lambda shown: (str(shown.runtime.total.size_in_bytes),),
+    "MessageCount": lambda shown: (_message_count(shown),),
+    _RULES: lambda shown: (_authorization_rules(shown),),
+    "CreatedAt": lambda shown: (atom.moment(shown.entity.created_at_ms),),
+    "UpdatedAt": lambda shown: (atom.moment(shown.entity.updated_at_ms),),
+    "AccessedAt": lambda shown: (atom.moment(shown.runtime.total.accessed_at_ms),),
+    "CountDetails": _count_details,
+    "SubscriptionCount": lambda shown: (str(shown.subscription_count),),
+    "SqlFilterCount": lambda shown: (str(shown.sql_filter_count),),
+    "CorrelationFilterCount": lambda shown: (str(shown.correlation_filter_count),),
+    "EntityAvailabilityStatus": lambda shown: (
+        "Limited" if shown.runtime.limited else "Available",
+    ),
+}
+
+
+# Reading
+
+
+def read(described: Element) -> Wanted:
+    """Return what a description asks for. Raises InvalidArgument, InvalidOperation."""
+    kind = _KINDS.get(atom.local(described))
+    if kind is None:
+        raise InvalidArgument(
+            "body",
+            f"must be one of {', '.join([*_KINDS, rule_documents.DESCRIPTION])} "
+            f"(got {atom.local(described)[:100]!r}).",
+        )
+    changes: dict[str, Any] = {}
+    policies: dict[str, frozenset[str]] | None = None
+    default_rule: Rule | None = None
+    for name, each in atom.children(described):
+        setting = _SETTINGS[kind].get(name)
+        if setting is not None:
+            if atom.text_of(each) or setting.is_text:
+                changes[setting.name] = _setting_read(setting, each)
+        elif name == _RULES and kind is not EntityKind.SUBSCRIPTION:
+            policies = dict(_policy_read(rule) for rule in each)
+        elif name == _DEFAULT_RULE and kind is EntityKind.SUBSCRIPTION:
+            default_rule = rule_documents.read(each)
+        elif name in _NEVER:
+            _refuse(name, each)
+        elif name not in _FACTS and name not in _ALWAYS:
+            raise InvalidArgument(name, f"is unknown to a {kind}.")
+    return Wanted(kind, changes, policies, default_rule)
+
+
+def _setting_read(setting: Setting, given: Element) -> Any:
+    content, name = atom.text_of(given), setting.atom_name
+    match setting.type:
+        case SettingType.BOOLEAN:
+            return _boolean(name, content)
+        case SettingType.WHOLE:
+            return _whole(name, content)
+        case SettingType.DURATION:
+            return setting.from_text(content)
+        case SettingType.STATUS:
+            if content not in list(EntityStatus):
+                allowed = ", ".join(EntityStatus)
+                raise InvalidArgument(name, f"must be one of {allowed} (got {content[:100]!r}).")
+            return EntityStatus(content)
+        case SettingType.NAME:
+            return destination(content)
+    # As it was written, white space included.
+    return given.text or ""
+
+
+def destination(uri: str) -> str:
+    """Return the name of an entity from its URI, or from the name itself."""
+    return unquote(urlsplit(uri).path).strip("/") if "//" in uri else uri
+
+
+def _boolean(name: str, content: str) -> bool:
+    if content.lower() not in ("true", "false", "1", "0"):
+        raise InvalidArgument(name, f"must be true or false (got {content[:100]!r}).")
+    return content.lower() in ("true", "1")
+
+
+def _whole(name: str, content: str) -> int:
+    if not (content.isascii() and content.isdigit()) or len(content) > len(str(bounds.NUMBER_MAX)):
+        raise InvalidArgument(name, f"must be a whole number (got {content[:100]!r}).")
+    return int(content)
+
+
+def _refuse(name: str, given: Element) -> None:
+    content = atom.text_of(given)
+    if content and _boolean(name, content):
+        raise InvalidOperation(
+            f"{name}: {_NEVER[name]} is not supported; leave it out, or set it to false.",
+            metadata={"field": name},
+        )
+
+
+def _policy_read(given: Element) -> tuple[str, frozenset[str]]:
+    found = atom.child_map(given)
+    if "KeyName" not in found or "Rights" not in found:
+        raise InvalidArgument(_RULES, "each must have a KeyName and Rights.")
+    return atom.text_of(found["KeyName"]), frozenset(map(atom.text_of, found["Rights"]))
+
+
+def check_policies(wanted: Wanted, policies: Sequence[Policy]) -> None:
+    """Raise InvalidOperation if authorization rules differ from the policies that are there."""
+    known = {each.name: frozenset(map(str, each.rights)) for each in policies}
+    if wanted.policies is not None and wanted.policies != known:
+        raise InvalidOperation(
+            f"{_RULES}: policies cannot be changed by clients. Declare them in the manifest of the "
+            "BusNamespace, or in the file of --access-policies, and leave them as they are here.",
+            metadata={"field": _RULES},
+        )
+
+
+def title_of(entity: Entity) -> str:
+    """Return the title of an entity's entry: of a subscription its name within its topic."""
+    parts = subscription_name.split(entity.name)
+    return entity.name if parts is None else parts[1]

@@ -1,0 +1,61 @@
+"""The one table of errors for HTTP: domain error → status and sub-code of the service.
+
+SDKs decide by the status whether to retry, and by some sub-codes which error it is.
+"""
+
+from typing import Final, NamedTuple
+
+from bendybus.domain import errors
+from bendybus.domain.errors import BusError
+
+
+class Status(NamedTuple):
+    """What a client is told."""
+
+    status: int
+    sub_code: int
+
+
+_BAD: Final = Status(400, 40000)
+_BUSY: Final = Status(503, 50301)
+_UNKNOWN: Final = Status(504, 50400)
+# Not known, or not allowed: the service answers both with 401.
+_NOT_ALLOWED: Final = Status(401, 40100)
+_UNDER_WAY: Final = Status(409, 40901)
+
+STATUSES: Final[dict[type[BusError], Status]] = {
+    # A defect of the bus; whatever else is wrong has a row of its own.
+    errors.BusError: Status(500, 50000),
+    errors.RetryableError: _BUSY,
+    errors.PartitionUnavailable: _BUSY,
+    errors.DiskLow: _BUSY,
+    errors.ServerBusy: _BUSY,
+    errors.ServiceTimeout: Status(408, 40800),
+    errors.EntityDisabled: _BAD,
+    errors.EntityDrained: _BAD,
+    errors.EntityOrphaned: _BAD,
+    errors.SessionCannotBeLocked: _UNDER_WAY,
+    errors.GenerationMismatch: _UNDER_WAY,
+    errors.OutcomeUnknown: _UNKNOWN,
+    errors.InvalidArgument: _BAD,
+    errors.InvalidOperation: _BAD,
+    errors.PartitioningImmutable: _BAD,
+    errors.ManagedByManifest: _BAD,
+    errors.RetainedData: Status(409, 40900),
+    errors.EntityNotFound: Status(404, 40400),
+    errors.EntityAlreadyExists: Status(409, 40900),
+    errors.MessageNotFound: Status(404, 40402),
+    errors.MessageLockLost: Status(410, 41000),
+    errors.SessionLockLost: Status(410, 41000),
+    errors.DrainLeaseLost: Status(412, 41200),
+    errors.ProducerFenced: Status(412, 41200),
+    errors.MessageSizeExceeded: Status(413, 41300),
+    errors.QuotaExceeded: Status(403, 40300),
+    errors.Unauthenticated: _NOT_ALLOWED,
+    errors.Unauthorized: _NOT_ALLOWED,
+}
+
+
+def of(error: BusError) -> Status:
+    """Return the status of an error; a room may derive errors, which are told as their base."""
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)

@@ -1,0 +1,143 @@
+"""Requests and responses of administration: from aiohttp, and to it."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from aiohttp import web
+
+from bendybus.domain import errors, limits
+from bendybus.domain.errors import BusError, InvalidArgument
+from bendybus.frontend.listeners.web import atom, http_statuses
+from bendybus.frontend.listeners.web.resources import Resource, ResourceKind
+from bendybus.frontend.security.authenticator import Caller
+
+BODY_BYTES_MAX: Final = 512 * limits.KB
+BODY_S: Final = 10.0
+PAGE_MAX: Final = 100
+SKIP_MAX: Final = 10**6
+PUT: Final = "PUT"
+_BEARER: Final = "bearer "
+_TITLES: Final = {
+    ResourceKind.QUEUES: "Queues",
+    ResourceKind.TOPICS: "Topics",
+    ResourceKind.SUBSCRIPTIONS: "Subscriptions",
+    ResourceKind.RULES: "Rules",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, as far as its operation needs it."""
+
+    request: web.Request
+    caller: Caller
+    resource: Resource
+    body: bytes = b""
+
+    @property
+    def url(self) -> str:
+        """Its URL, with the host that the caller used."""
+        return str(self.request.url)
+
+    def entry_url(self, *names: str) -> str:
+        """Return the URL of another resource."""
+        path = "/".join(quote(each, safe="/") for each in names)
+        return f"{self.request.scheme}://{self.request.host}/{path}"
+
+
+def is_update(request: web.Request) -> bool:
+    """Whether a request is to change what exists, and create nothing."""
+    return request.method == PUT and bool(request.headers.get("If-Match"))
+
+
+def token_of(header: str | None) -> str:
+    """Return the token of a header; some clients call a shared access signature a bearer token."""
+    found = (header or "").strip()
+    return found[len(_BEARER) :].strip() if found.lower().startswith(_BEARER) else found
+
+
+async def read_body(request: web.Request) -> bytes:
+    """Return the body. Raises InvalidArgument, MessageSizeExceeded, ServiceTimeout."""
+    found = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for data in request.content.iter_any():
+                found += data
+                if len(found) > BODY_BYTES_MAX:
+                    raise errors.MessageSizeExceeded(
+                        f"the body must be at most {BODY_BYTES_MAX} bytes."
+                    )
+    except TimeoutError:
+        raise errors.ServiceTimeout(f"the body was not received within {BODY_S:.0f} s.") from None
+    except web.RequestPayloadError:
+        raise InvalidArgument("body", "ended too early.") from None
+    return bytes(found)
+
+
+def page_of(asked: Asked) -> tuple[int, int]:
+    """Return how many to skip, and how many to show."""
+    query = {name.lower(): value for name, value in asked.request.query.items()}
+    skip = _number("$skip", query.get("$skip", ""), 0, SKIP_MAX)
+    top = _number("$top", query.get("$top", ""), PAGE_MAX, SKIP_MAX)
+    return skip, max(1, min(top, PAGE_MAX))
+
+
+def _number(name: str, given: str, default: int, most: int) -> int:
+    if not given:
+        return default
+    if not (given.isascii() and given.isdigit()) or len(given) > len(str(most)):
+        raise InvalidArgument(name, f"must be a number up to {most} (got {given[:100]!r}).")
+    return int(given)
+
+
+def entry_response(document: str, status: int = 200) -> web.Response:
+    """Return a response of one entry."""
+    headers = {"Content-Type": atom.ENTRY_TYPE}
+    return web.Response(status=status, body=document.encode(), headers=headers)
+
+
+def feed_response(asked: Asked, entries: Sequence[str], next_skip: int | None) -> web.Response:
+    """Return a response of a page; `next_skip`: where the next one begins, None: there is none."""
+    following = ""
+    if next_skip is not None:
+        _, top = page_of(asked)
+        query = [
+            (name, value)
+            for name, value in parse_qsl(asked.request.query_string)
+            if name.lower() not in ("$skip", "$top")
+        ]
+        query += [("$skip", str(next_skip)), ("$top", str(top))]
+        path = str(asked.request.rel_url.raw_path).lstrip("/")
+        following = f"{asked.entry_url()}{path}?{urlencode(query, safe='$')}"
+    document = atom.feed(
+        asked.url,
+        _TITLES[asked.resource.kind],
+        entries,
+        now_ms=round(time.time() * 1_000),
+        next_url=following,
+    )
+    return _document(document, atom.FEED_TYPE)
+
+
+def nothing_response(asked: Asked) -> web.Response:
+    """Return the response for what does not exist."""
+    now_ms = round(time.time() * 1_000)
+    return _document(atom.feed(asked.url, atom.NOTHING, (), now_ms=now_ms), atom.FEED_TYPE)
+
+
+def _document(document: str, kind: str, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=document.encode(), headers={"Content-Type": kind})
+
+
+def error_response(error: BusError) -> web.Response:
+    """Return the response for an error."""
+    status, sub_code = http_statuses.of(error)
+    document = atom.error(status, sub_code, error.message)
+    response = _document(document, atom.ERROR_TYPE, status)
+    if error.retry_after_ms:
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after_ms / 1_000)))
+    return response

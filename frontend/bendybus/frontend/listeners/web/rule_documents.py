@@ -1,0 +1,253 @@
+"""Rules of subscriptions in Atom documents.
+
+    <RuleDescription> Filter (xsi:type SqlFilter, TrueFilter, FalseFilter, CorrelationFilter),
+                      Action (xsi:type SqlRuleAction, EmptyRuleAction), CreatedAt, Name
+
+Parameters and properties are lists of key and typed value, as .NET's serialiser writes them.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+from xml.etree.ElementTree import Element
+
+import isodate
+
+from bendybus.domain import bounds, limits
+from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.filters.rule import (
+    SYSTEM_PROPERTIES,
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    Rule,
+    SqlFilter,
+    SqlRuleAction,
+    TrueFilter,
+)
+from bendybus.domain.filters.values import Timestamp, Value
+from bendybus.frontend.listeners.web import atom
+from bendybus.frontend.listeners.web.atom import element, text
+
+DESCRIPTION: Final = "RuleDescription"
+_COMPATIBILITY: Final = "<CompatibilityLevel>20</CompatibilityLevel>"
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+_EMPTY_ACTION: Final = "EmptyRuleAction"
+# Of the children of filters and actions: says nothing here.
+_IGNORED: Final = frozenset({"CompatibilityLevel", "RequiresPreprocessing"})
+
+
+def written(rule: Rule) -> str:
+    """Return the description of a rule."""
+    return atom.description(
+        DESCRIPTION,
+        f"{_filter_written(rule.filter)}{_action_written(rule.action)}"
+        f"<CreatedAt>{atom.moment(rule.created_at_ms)}</CreatedAt>"
+        f"<Name>{text(rule.name)}</Name>",
+    )
+
+
+def _filter_written(given: Filter) -> str:
+    match given:
+        case TrueFilter():
+            return _sql("Filter", "TrueFilter", "1=1", {})
+        case FalseFilter():
+            return _sql("Filter", "FalseFilter", "1=0", {})
+        case SqlFilter(sql_expression=expression, parameters=parameters):
+            return _sql("Filter", "SqlFilter", expression, parameters)
+        case CorrelationFilter(properties=properties):
+            texts = ((name, getattr(given, field)) for field, name in SYSTEM_PROPERTIES.items())
+            content = "".join(element(name, text(each)) for name, each in texts if each is not None)
+            content += element("Properties", _values_written(properties)) if properties else ""
+            return element("Filter", content, ' i:type="CorrelationFilter"')
+
+
+def _action_written(action: SqlRuleAction | None) -> str:
+    if action is None:
+        return f'<Action i:type="{_EMPTY_ACTION}"/>'
+    return _sql("Action", "SqlRuleAction", action.sql_expression, action.parameters)
+
+
+def _sql(name: str, kind: str, expression: str, parameters: Mapping[str, Value]) -> str:
+    content = (
+        f"<SqlExpression>{text(expression)}</SqlExpression>{_COMPATIBILITY}"
+        f"{element('Parameters', _values_written(parameters))}"
+    )
+    return element(name, content, f' i:type="{kind}"')
+
+
+def _values_written(values: Mapping[str, Value]) -> str:
+    return "".join(
+        element("KeyValueOfstringanyType", f"<Key>{text(key)}</Key>{_value_written(value)}")
+        for key, value in values.items()
+    )
+
+
+def _value_written(value: Value) -> str:
+    namespace = atom.SCHEMA
+    match value:
+        case bool():
+            kind, content = "boolean", str(value).lower()
+        case int():
+            content = str(value)
+            kind = "int" if abs(value) <= _INT_MAX else "long"
+            kind = kind if value <= _LONG_MAX else "unsignedLong"
+        case float():
+            kind, content = "double", repr(value)
+        case str():
+            kind, content = "string", text(value)
+        case bytes():
+            kind, content = "base64Binary", base64.b64encode(value).decode("ascii")
+        case Timestamp(ms=ms):
+            kind, content = "dateTime", atom.moment(ms)
+        case UUID():
+            namespace, kind, content = atom.SERIALIZATION, "guid", str(value)
+        case _:
+            return '<Value i:nil="true"/>'
+    return element("Value", content, f' xmlns:d6p1="{namespace}" i:type="d6p1:{kind}"')
+
+
+# Reading
+
+
+def read(described: Element, name: str = "") -> Rule:
+    """Return the rule of a description, not checked. Raises InvalidArgument.
+
+    `name`: that of the path, which counts; else that of the description.
+    """
+    found = atom.child_map(described)
+    for each in found:
+        if each not in ("Filter", "Action", "Name", "CreatedAt"):
+            raise InvalidArgument(f"{DESCRIPTION}.{each}", "is unknown.")
+    named = name or (atom.text_of(found["Name"]) if "Name" in found else "")
+    action = _action(found["Action"]) if "Action" in found else None
+    if "Filter" not in found:
+        raise InvalidArgument("Filter", "is required.")
+    return Rule(named, _filter(found["Filter"]), action)
+
+
+def _filter(given: Element) -> Filter:
+    match atom.type_of(given):
+        case "TrueFilter":
+            return TrueFilter()
+        case "FalseFilter":
+            return FalseFilter()
+        case "SqlFilter":
+            return SqlFilter(*_sql_read("Filter", given))
+        case "CorrelationFilter":
+            return _correlation(given)
+        case other:
+            raise InvalidArgument(
+                "Filter",
+                "its type must be SqlFilter, TrueFilter, FalseFilter or CorrelationFilter "
+                f"(got {other[:100]!r}).",
+            )
+
+
+def _correlation(given: Element) -> CorrelationFilter:
+    fields = {name: field for field, name in SYSTEM_PROPERTIES.items()}
+    texts: dict[str, str] = {}
+    properties: dict[str, Value] = {}
+    for name, each in atom.children(given):
+        if name == "Properties":
+            properties = _values("Filter.Properties", each)
+        elif name in fields:
+            # A client that leaves something out may write it as empty.
+            if each.text:
+                texts[fields[name]] = each.text
+        elif name not in _IGNORED:
+            raise InvalidArgument(f"Filter.{name}", "is unknown.")
+    return CorrelationFilter(**texts, properties=properties)
+
+
+def _action(given: Element) -> SqlRuleAction | None:
+    match atom.type_of(given):
+        case "SqlRuleAction":
+            return SqlRuleAction(*_sql_read("Action", given))
+        case kind if kind == _EMPTY_ACTION or (not kind and not len(given)):
+            return None
+        case other:
+            raise InvalidArgument(
+                "Action",
+                f"its type must be SqlRuleAction or {_EMPTY_ACTION} (got {other[:100]!r}).",
+            )
+
+
+def _sql_read(field: str, given: Element) -> tuple[str, dict[str, Value]]:
+    expression: str | None = None
+    parameters: dict[str, Value] = {}
+    for name, each in atom.children(given):
+        if name == "SqlExpression":
+            expression = each.text or ""
+        elif name == "Parameters":
+            parameters = _values(f"{field}.Parameters", each)
+        elif name not in _IGNORED:
+            raise InvalidArgument(f"{field}.{name}", "is unknown.")
+    if expression is None:
+        raise InvalidArgument(f"{field}.SqlExpression", "is required.")
+    return expression, parameters
+
+
+def _values(field: str, given: Element) -> dict[str, Value]:
+    bounds.check_number(field, len(given), limits.RULE_VALUES_MAX)
+    made: dict[str, Value] = {}
+    for each in given:
+        found = atom.child_map(each)
+        if set(found) != {"Key", "Value"}:
+            raise InvalidArgument(field, "each must have a Key and a Value.")
+        made[found["Key"].text or ""] = _value(field, found["Value"])
+    return made
+
+
+def _value(field: str, given: Element) -> Value:
+    kind, content = atom.type_of(given), given.text or ""
+    reader = _READERS.get(kind)
+    if reader is None:
+        known = ", ".join(sorted(_READERS))
+        raise InvalidArgument(
+            field, f"a value must be of one of the types {known} (got {kind[:100]!r})."
+        )
+    try:
+        return reader(content)
+    except (ValueError, OverflowError, isodate.ISO8601Error, binascii.Error):
+        raise InvalidArgument(field, f"{content[:100]!r} is no value of type {kind}.") from None
+
+
+def _integer(content: str) -> int:
+    found = int(content.strip())
+    if not -(2**63) <= found < 2**64:
+        raise OverflowError
+    return found
+
+
+def _boolean(content: str) -> bool:
+    found = _BOOLEANS.get(content.strip().lower())
+    if found is None:
+        raise ValueError
+    return found
+
+
+def _moment(content: str) -> Timestamp:
+    found = isodate.parse_datetime(content.strip())
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return Timestamp(round((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000))
+
+
+_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+_INTEGERS: Final = (
+    "int", "long", "short", "byte", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte",
+)  # fmt: skip
+_READERS: Final[Mapping[str, Callable[[str], Value]]] = {
+    **dict.fromkeys(_INTEGERS, _integer),
+    **dict.fromkeys(("double", "float", "decimal"), float),
+    "string": str,
+    "boolean": _boolean,
+    "dateTime": _moment,
+    "guid": lambda content: UUID(content.strip()),
+    "base64Binary": lambda content: base64.b64decode(content, validate=True),
+}

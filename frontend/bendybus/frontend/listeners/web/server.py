@@ -1,0 +1,234 @@
+"""The HTTP server: its sockets, its connections, and its routes, on aiohttp.
+
+    GET /health                        200 or 503, with a JSON object
+    GET /$servicebus/websocket         AMQP over WebSockets
+    …                                  administration; see `administration`
+
+Source: the health page is the emulator's.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+from aiohttp import web
+
+from bendybus.frontend.listeners.web import websockets
+from bendybus.frontend.listeners.web.administration import Administration
+from bendybus.frontend.listeners.web.websockets import Admit
+
+HEALTH: Final = "/health"
+# Of a connection between requests; of open connections at shutdown, and of what is still sent of a
+# request that was answered.
+KEEP_ALIVE_S: Final = 30.0
+END_S: Final = 1.0
+# Bytes that a client without a valid token may send on a WebSocket, or before or after a request.
+UNKNOWN_BYTES_MAX: Final = 96 * 1024
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Guard(asyncio.Protocol):
+    """A connection of the HTTP server, closed if a request does not arrive in time.
+
+    aiohttp waits for a first request without a limit, and for the rest of one that has begun; and
+    it buffers a WebSocket message until it is complete.
+    """
+
+    def __init__(self, server: "HttpServer", handler: web.RequestHandler) -> None:
+        self._server = server
+        self._handler = handler
+        self._size_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._answering = False
+        # Whether the client has presented a valid token in this request.
+        self.is_known: Callable[[], bool] = _unknown
+        # Set while the connection carries AMQP: called when output is written, and at the end.
+        self.written: Callable[[], None] | None = None
+        self.lost: Callable[[], None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._handler.connection_made(transport)
+        if not self._server.take(self._handler, self):
+            self._transport.abort()
+            return
+        self._expect()
+
+    def heard(self) -> None:
+        """Take note of a request."""
+        self._answering, self._size_bytes, self.is_known = True, 0, _unknown
+        self._expect_no_more()
+
+    def answered(self) -> None:
+        """Take note that a request is answered; the rest of its body may still come."""
+        self._answering, self._size_bytes = False, 0
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on, unless a client without a valid token has sent too many.
+
+        While a request is answered aiohttp itself pauses its client, but for messages of
+        WebSockets, which it keeps until they are complete.
+        """
+        self._size_bytes += len(data)
+        if not self._answering and self._timer is None:
+            self._expect()
+        paused = self._answering and self.written is None
+        if paused or self._size_bytes <= UNKNOWN_BYTES_MAX or self.is_known():
+            self._handler.data_received(data)
+        elif self._transport is not None:
+            self._transport.abort()
+
+    def eof_received(self) -> bool | None:
+        """Pass it on."""
+        self._handler.eof_received()
+        return None
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on; everything is written."""
+        self._handler.resume_writing()
+        if self.written is not None:
+            self.written()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Take note of the end."""
+        self._expect_no_more()
+        self._server.forget(self._handler)
+        self._handler.connection_lost(exc)
+        if self.lost is not None:
+            self.lost()
+
+    def _expect(self) -> None:
+        """Close the connection unless a whole request arrives in time."""
+        assert self._transport is not None, "it is made"
+        self._timer = asyncio.get_running_loop().call_later(
+            self._server.request_s, self._transport.abort
+        )
+
+    def _expect_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+async def _named(_: web.Request, response: web.StreamResponse) -> None:
+    # Not the versions of what it is made of.
+    response.headers["Server"] = "Bendybus"
+
+
+def _unknown() -> bool:
+    return False
+
+
+class HttpServer:
+    """A server for these routes. `request_s`: how long the headers of a request may take."""
+
+    def __init__(
+        self,
+        admit: Admit,
+        healthy: Callable[[], bool],
+        administration: Administration,
+        *,
+        connections_max: int,
+        request_s: float,
+    ) -> None:
+        self.request_s = request_s
+        self._admit = admit
+        self._healthy = healthy
+        self._administration = administration
+        self._connections_max = connections_max
+        self._guards: dict[web.RequestHandler, Guard] = {}
+        self._runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            keepalive_timeout=KEEP_ALIVE_S,
+            shutdown_timeout=END_S,
+            lingering_time=END_S,
+        )
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self) -> None:
+        """Get ready for connections. Call it before all others."""
+        await self._runner.setup()
+
+    def protocol(self) -> Guard:
+        """Return what handles a new connection."""
+        handlers = self._runner.server
+        assert handlers is not None, "it is started"
+        return Guard(self, handlers())
+
+    async def open(self, address: str, tls: ssl.SSLContext | None) -> int:
+        """Listen at HOST:PORT; return the port."""
+        host, _, port = address.rpartition(":")
+        server = await asyncio.get_running_loop().create_server(
+            self.protocol,
+            host.strip("[]"),
+            int(port),
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else self.request_s,
+        )
+        self._servers.append(server)
+        found: int = server.sockets[0].getsockname()[1]
+        return found
+
+    def take(self, handler: web.RequestHandler, guard: Guard) -> bool:
+        """Take note of a connection; return whether there are not too many."""
+        self._guards[handler] = guard
+        return len(self._guards) <= self._connections_max
+
+    def forget(self, handler: web.RequestHandler) -> None:
+        """Take note that a connection is gone."""
+        self._guards.pop(handler, None)
+
+    def stop_listening(self) -> None:
+        """Accept no more connections."""
+        for server in self._servers:
+            server.close()
+
+    async def close(self) -> None:
+        """Close the open connections. Call `stop_listening` first."""
+        await self._runner.cleanup()
+
+    def _application(self) -> web.Application:
+        made = web.Application(middlewares=[self._guarded])
+        made.router.add_get(HEALTH, self._health)
+        made.router.add_get(websockets.PATH.replace("$", "{_:\\$}"), self._websocket)
+        made.router.add_route("*", r"/{_:[\s\S]*}", self._administer)
+        made.on_response_prepare.append(_named)
+        return made
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        guard = self._guard(request)
+        guard.heard()
+        try:
+            return await handler(request)
+        finally:
+            guard.answered()
+
+    async def _health(self, _: web.Request) -> web.Response:
+        if self._healthy():
+            return web.json_response({"status": "healthy", "message": "Service is healthy."})
+        said = {"status": "unhealthy", "message": "No partition answers."}
+        return web.json_response(said, status=503)
+
+    async def _websocket(self, request: web.Request) -> web.StreamResponse:
+        return await websockets.serve(request, self._admit, self._guard(request))
+
+    async def _administer(self, request: web.Request) -> web.StreamResponse:
+        guard = self._guard(request)
+
+        def known() -> None:
+            guard.is_known = lambda: True
+
+        return await self._administration.handle(request, known)
+
+    def _guard(self, request: web.Request) -> Guard:
+        # One that was closed meanwhile guards nothing.
+        return self._guards.get(request.protocol) or Guard(self, request.protocol)

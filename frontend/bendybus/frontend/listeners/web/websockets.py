@@ -1,0 +1,152 @@
+"""AMQP over WebSockets.
+
+    GET /$servicebus/websocket    sub-protocol AMQPWSB10; messages carry the bytes of the
+                                  connection, split anywhere
+
+Source: AMQP WebSocket Binding 1.0.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from aiohttp import WSMsgType, web
+
+from bendybus.domain import limits
+from bendybus.frontend.listeners.amqp.client_connection import ClientConnection, Wire
+
+PROTOCOL: Final = "AMQPWSB10"
+PATH: Final = "/$servicebus/websocket"
+# The largest WebSocket message. An AMQP frame may be split over several.
+MESSAGE_BYTES_MAX: Final = 4 * limits.MB
+_CLOSE_S: Final = 2.0
+
+# Makes a connection; None: there are too many.
+Admit = Callable[[Wire], ClientConnection | None]
+
+
+class Line(Protocol):
+    """The TCP connection of a WebSocket, which tells what becomes of it."""
+
+    is_known: Callable[[], bool]
+    written: Callable[[], None] | None
+    lost: Callable[[], None] | None
+
+
+async def serve(request: web.Request, admit: Admit, line: Line) -> web.StreamResponse:
+    """Answer a request for a WebSocket, and carry AMQP on it until its end."""
+    response = web.WebSocketResponse(
+        protocols=(PROTOCOL,),
+        compress=False,
+        max_msg_size=MESSAGE_BYTES_MAX,
+        timeout=_CLOSE_S,
+    )
+    # Checked here, since aiohttp logs a warning for each client that offers others.
+    wanted = request.headers.getall("Sec-WebSocket-Protocol", [])
+    offered = {each.strip() for names in wanted for each in names.split(",")}
+    if PROTOCOL not in offered or not response.can_prepare(request).ok:
+        return web.Response(status=426, text=f"a WebSocket with {PROTOCOL} is expected\n")
+    await response.prepare(request)
+    await WebSocketWire(response, request).serve(admit, line)
+    return response
+
+
+class WebSocketWire:
+    """A WebSocket: the wire of a connection."""
+
+    def __init__(self, socket: web.WebSocketResponse, request: web.Request) -> None:
+        self._socket = socket
+        self._transport = request.transport
+        self._connection: ClientConnection | None = None
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._wake = asyncio.Event()
+        self._reads = asyncio.Event()
+        self._reads.set()
+        self._closing = self._lost = False
+
+    async def serve(self, admit: Admit, line: Line) -> None:
+        """Carry a connection until either side ends it."""
+        self._connection = connection = admit(self)
+        if connection is not None:
+            line.is_known = lambda: not connection.reading.stranger
+            line.written, line.lost = connection.written, self.lost
+        if self._transport is not None:
+            # `resume_writing` is called once all output is written, not earlier.
+            self._transport.set_write_buffer_limits(high=0)
+        if connection is None:
+            await self._socket.close()
+            return
+        writer = asyncio.get_running_loop().create_task(self._write(), name="amqp-websocket")
+        try:
+            await self._read(connection)
+        finally:
+            connection.lost()
+            writer.cancel()
+
+    async def _read(self, connection: ClientConnection) -> None:
+        while not self._socket.closed:
+            await self._reads.wait()
+            if self._lost and connection.reading.paused:
+                # What it still sent would wait for a line that is gone.
+                return
+            message = await self._socket.receive()
+            if message.type is not WSMsgType.BINARY:
+                # Closed, or a text message, which the binding does not allow.
+                return
+            connection.received(message.data)
+
+    def lost(self) -> None:
+        """Take note that the line is gone, also while nothing is read of it."""
+        self._lost = True
+        self._reads.set()
+
+    async def _write(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            waiting, self._waiting = self._waiting, []
+            try:
+                if waiting:
+                    await self._socket.send_bytes(b"".join(waiting))
+            except ConnectionError:
+                return
+            self._waiting_bytes = sum(map(len, self._waiting))
+            if self._connection is not None:
+                self._connection.written()
+            if self._closing and not self._waiting:
+                await self._socket.close()
+                return
+
+    # Wire
+
+    def write(self, data: bytes) -> None:
+        """Write bytes."""
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        self._wake.set()
+
+    def unwritten(self) -> int:
+        """Return how many bytes wait to be written."""
+        transport = self._transport
+        sent = 0 if transport is None else transport.get_write_buffer_size()
+        return self._waiting_bytes + sent
+
+    def pause_reading(self) -> None:
+        """Read nothing more until `resume_reading`, or the line is gone."""
+        if not self._lost:
+            self._reads.clear()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        self._reads.set()
+
+    def close(self) -> None:
+        """Close it when all is written."""
+        self._closing = True
+        self._wake.set()
+
+    def abort(self) -> None:
+        """Close it now."""
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,288 @@
+"""Entities and rules as Atom documents: what is written is read as it was."""
+
+import math
+import string
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bendybus.domain import descriptions, entity_settings, limits
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
+from bendybus.domain.errors import InvalidArgument, all_errors
+from bendybus.domain.filters.rule import (
+    SYSTEM_PROPERTIES,
+    CorrelationFilter,
+    FalseFilter,
+    Rule,
+    SqlFilter,
+    SqlRuleAction,
+    TrueFilter,
+)
+from bendybus.domain.filters.values import Timestamp
+from bendybus.domain.limits import Tier
+from bendybus.domain.shared_access import Policy, Right
+from bendybus.frontend.core.manage import Runtime
+from bendybus.frontend.listeners.web import (
+    atom,
+    entity_documents,
+    http_statuses,
+    resources,
+    rule_documents,
+)
+from bendybus.frontend.listeners.web.entity_documents import ELEMENTS, Shown
+from bendybus.frontend.listeners.web.resources import Resource, ResourceKind
+from bendybus.frontend.upstreams.unary_calls import Counts
+
+NAMES = {EntityKind.QUEUE: "q", EntityKind.TOPIC: "t", EntityKind.SUBSCRIPTION: "t/Subscriptions/s"}
+# What XML 1.0 can say.
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff")
+    | st.sampled_from("\t\n\r"),
+    max_size=40,
+)
+
+
+def entity_of(described: Any) -> Entity:
+    return Entity(
+        name=NAMES[described.kind],
+        uid="uid",
+        generation=1,
+        origin=Origin.CLIENT,
+        description=described,
+        partition_count=1,
+        home_partition=0,
+        created_at_ms=1_700_000_000_123,
+        updated_at_ms=1_700_000_000_456,
+    )
+
+
+def shown_of(described: Any, **more: Any) -> Shown:
+    runtime = more.pop("runtime", Runtime(Counts(), {0: Counts()}))
+    return Shown(entity_of(described), runtime, Tier.STANDARD, host="bus.example:443", **more)
+
+
+def values_of(setting: Setting) -> st.SearchStrategy[Any]:
+    match setting.type:
+        case SettingType.BOOLEAN:
+            return st.booleans()
+        case SettingType.WHOLE:
+            return st.integers(1, 10**6)
+        case SettingType.DURATION:
+            endless = st.none() if setting.endless else st.nothing()
+            return st.integers(0, limits.TIME_TO_LIVE_MS_MAX - 1) | endless
+        case SettingType.STATUS:
+            return st.sampled_from(EntityStatus)
+        case SettingType.NAME:
+            return st.text(string.ascii_letters + string.digits + "._-/", max_size=30).map(
+                lambda name: name.strip("/")
+            )
+    return TEXTS
+
+
+def described_of(kind: EntityKind) -> st.SearchStrategy[Any]:
+    settings = [each for each in entity_settings.BY_KIND[kind] if each.name != "rules"]
+    return st.builds(
+        entity_settings.TYPES[kind], **{each.name: values_of(each) for each in settings}
+    )
+
+
+@pytest.mark.parametrize("kind", EntityKind)
+def test_each_setting_is_an_element_in_the_order_of_the_service(kind: EntityKind) -> None:
+    settings = {each.atom_name for each in entity_settings.BY_KIND[kind] if each.name != "rules"}
+
+    assert settings <= set(ELEMENTS[kind])
+    assert len(set(ELEMENTS[kind])) == len(ELEMENTS[kind])
+
+
+@given(described=st.sampled_from(EntityKind).flatmap(described_of))
+def test_a_description_that_is_written_is_read_as_it_was(described: Any) -> None:
+    shown = shown_of(described)
+
+    found = entity_documents.read(atom.described(as_body(entity_documents.written(shown))))
+
+    wanted = entity_settings.values_of(described)
+    wanted.pop("rules", None)
+    if described.kind is not EntityKind.SUBSCRIPTION:
+        wanted["max_size_in_megabytes"] = descriptions.reported_size_mb(described, Tier.STANDARD)
+    # What is empty is left out, as the service does.
+    left_out = {name: value for name, value in wanted.items() if value == ""}
+    assert {**left_out, **found.changes} == wanted
+
+
+def as_body(described: str) -> bytes:
+    written = atom.entry("u", "t", described, author="a", created_ms=1, updated_ms=2)
+    return written.encode()
+
+
+CONSTANTS = st.one_of(
+    st.booleans(),
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(allow_nan=False),
+    TEXTS,
+    st.binary(max_size=20),
+    st.uuids(),
+    st.integers(0, 253_402_300_799_999).map(Timestamp),
+)
+PROPERTIES = st.dictionaries(TEXTS, CONSTANTS, max_size=4)
+FILTERS = st.one_of(
+    st.just(TrueFilter()),
+    st.just(FalseFilter()),
+    st.builds(SqlFilter, TEXTS, PROPERTIES),
+    st.builds(
+        CorrelationFilter,
+        **{name: st.none() | TEXTS.filter(bool) for name in SYSTEM_PROPERTIES},
+        properties=PROPERTIES,
+    ),
+)
+RULES = st.builds(
+    Rule, TEXTS.map(str.strip), FILTERS, st.none() | st.builds(SqlRuleAction, TEXTS, PROPERTIES)
+)
+
+
+@given(rule=RULES)
+def test_a_rule_that_is_written_is_read_as_it_was(rule: Rule) -> None:
+    found = rule_documents.read(atom.described(as_body(rule_documents.written(rule))))
+
+    assert found == rule
+
+
+@given(text=st.text(max_size=60))
+def test_any_text_is_well_formed(text: str) -> None:
+    document = atom.entry(text, text, "<x/>", author=text, created_ms=0, updated_ms=0)
+
+    assert atom.local(atom.described(document.encode())) == "x"
+
+
+def test_counts_and_limits_are_shown() -> None:
+    total = Counts(5, 2, 3, 1, 1, 700, 1_700_000_000_789, 6, 4)
+    runtime = Runtime(total, {0: total, 1: None})
+
+    found = entity_documents.written(shown_of(entity_settings.QueueDescription(), runtime=runtime))
+
+    for wanted in (
+        "<MessageCount>21</MessageCount>",
+        "<SizeInBytes>700</SizeInBytes>",
+        "<AccessedAt>2023-11-14T22:13:20.789Z</AccessedAt>",
+        "<d2p1:ActiveMessageCount>5</d2p1:ActiveMessageCount>",
+        "<d2p1:DeadLetterMessageCount>2</d2p1:DeadLetterMessageCount>",
+        "<d2p1:ScheduledMessageCount>3</d2p1:ScheduledMessageCount>",
+        "<d2p1:TransferMessageCount>4</d2p1:TransferMessageCount>",
+        "<d2p1:TransferDeadLetterMessageCount>6</d2p1:TransferDeadLetterMessageCount>",
+        "<EntityAvailabilityStatus>Limited</EntityAvailabilityStatus>",
+    ):
+        assert wanted in found
+
+
+def test_keys_of_policies_are_not_shown() -> None:
+    policy = Policy("p", frozenset({Right.SEND}), "q", ("secret-key",))
+
+    found = entity_documents.written(
+        shown_of(entity_settings.QueueDescription(), policies=(policy,))
+    )
+
+    assert "<KeyName>p</KeyName>" in found
+    assert "secret-key" not in found
+
+
+def test_an_update_replaces_what_may_change_and_keeps_the_rest() -> None:
+    body = as_body(
+        atom.description("SubscriptionDescription", "<MaxDeliveryCount>3</MaxDeliveryCount>")
+    )
+
+    found = entity_documents.read(atom.described(body)).replaced()
+
+    assert found["max_delivery_count"] == 3
+    assert found["lock_duration_ms"] == limits.LOCK_DURATION_MS_DEFAULT
+    assert not {"requires_session", "rules"} & found.keys()
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("sb://x.example/a/b", "a/b"),
+        ("https://x:1/q/", "q"),
+        ("amqp://x/a%2Fb", "a/b"),
+        ("plain", "plain"),
+    ],
+)
+def test_a_destination_is_an_uri_or_a_name(uri: str, name: str) -> None:
+    assert entity_documents.destination(uri) == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("int", "x"), ("int", "9" * 30), ("int", "9" * 6_000), ("boolean", "maybe"),
+        ("double", "one"), ("dateTime", "yesterday"), ("guid", "1"), ("base64Binary", "?"),
+        ("duration", "PT1S"), ("", "x"),
+    ],
+)  # fmt: skip
+def test_a_value_that_its_type_does_not_have_is_refused(kind: str, text: str) -> None:
+    value = f'<Key>k</Key><Value i:type="d:{kind}" xmlns:d="x">{text}</Value>'
+    content = atom.element(
+        "Filter",
+        f"<Properties><KeyValueOfstringanyType>{value}</KeyValueOfstringanyType></Properties>",
+        ' i:type="CorrelationFilter"',
+    )
+
+    with pytest.raises(InvalidArgument, match=r"Filter\.Properties"):
+        rule_documents.read(atom.described(as_body(atom.description("RuleDescription", content))))
+
+
+def test_values_of_other_clients_are_read() -> None:
+    values = {
+        "short": "7", "unsignedByte": " 8 ", "decimal": "1.5", "float": "INF", "boolean": "1",
+        "guid": "{12345678-1234-5678-1234-567812345678}",
+    }  # fmt: skip
+    content = "".join(
+        f'<KeyValueOfstringanyType><Key>{kind}</Key><Value i:type="d:{kind}" xmlns:d="x">{text}'
+        "</Value></KeyValueOfstringanyType>"
+        for kind, text in values.items()
+    )
+    filter_ = f'<Filter i:type="CorrelationFilter"><Properties>{content}</Properties></Filter>'
+
+    found = rule_documents.read(
+        atom.described(as_body(atom.description("RuleDescription", filter_)))
+    ).filter
+
+    assert isinstance(found, CorrelationFilter)
+    assert found.properties == {
+        "short": 7, "unsignedByte": 8, "decimal": 1.5, "float": math.inf, "boolean": True,
+        "guid": UUID("12345678-1234-5678-1234-567812345678"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("/$NamespaceInfo", Resource(ResourceKind.NAMESPACE)),
+        ("/$resources/Queues", Resource(ResourceKind.QUEUES)),
+        ("/$Resources/topics/", Resource(ResourceKind.TOPICS)),
+        ("/a/b", Resource(ResourceKind.ENTITY, "a/b")),
+        ("/queues", Resource(ResourceKind.ENTITY, "queues")),
+        ("/subscriptions", Resource(ResourceKind.ENTITY, "subscriptions")),
+        ("/a/b/Subscriptions", Resource(ResourceKind.SUBSCRIPTIONS, "a/b")),
+        ("/a/SUBSCRIPTIONS/s", Resource(ResourceKind.SUBSCRIPTION, "a", "s")),
+        ("/a/subscriptions/s/Rules", Resource(ResourceKind.RULES, "a", "s")),
+        ("/a/subscriptions/s/rules/$Default", Resource(ResourceKind.RULE, "a", "s", "$Default")),
+        ("/a/subscriptions/s/other", None),
+        ("/a/subscriptions/s/rules/r/x", None),
+        ("/$other", None),
+        ("/a//b", None),
+        ("/", None),
+    ],
+)
+def test_what_a_path_names(path: str, wanted: Resource | None) -> None:
+    assert resources.parse(path) == wanted
+
+
+def test_each_error_has_a_status() -> None:
+    statuses = {each: http_statuses.STATUSES.get(each) for each in all_errors()}
+
+    assert None not in statuses.values()
+    assert all(400 <= each.status < 600 for each in http_statuses.STATUSES.values())
