@@ -52,12 +52,12 @@ class Plan:
     @property
     def kills_s(self) -> float:
         """When a partition is killed."""
-        return self.seconds * 0.5
+        return self.seconds * 0.4
 
     @property
     def holds_s(self) -> float:
-        """When what is held is completed."""
-        return self.seconds * 0.75
+        """When what is held is completed: before its locks of five minutes end."""
+        return min(self.seconds * 0.75, 270.0)
 
 
 class TokenBus:

@@ -50,7 +50,7 @@ type tokenAnswer struct {
 
 // Reads a load from the input, does it, and writes what was acknowledged and completed.
 func tokens() {
-	load := &tokenLoad{began: time.Now(), answer: tokenAnswer{Completed: map[string]int{}}}
+	load := &tokenLoad{began: time.Now(), answer: noAnswer()}
 	check(json.NewDecoder(os.Stdin).Decode(load))
 	var work sync.WaitGroup
 	for _, each := range []func(){load.send, load.receive, load.hold} {
@@ -62,6 +62,13 @@ func tokens() {
 	}
 	work.Wait()
 	write(load.answer)
+}
+
+// Lists that are empty, and not null.
+func noAnswer() tokenAnswer {
+	return tokenAnswer{
+		Acknowledged: []string{}, Unsure: []string{}, Completed: map[string]int{}, Held: []string{}, Errors: []string{},
+	}
 }
 
 // Signs a token whenever the SDK asks for one.
