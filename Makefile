@@ -107,9 +107,18 @@ $(VENV)/.peers-installed: $(VENV)/.installed requirements/peers.txt
 test-peers: $(VENV)/.peers-installed ## Run the tests against another implementation of AMQP (needs a C compiler, network)
 	@$(PY) -m pytest -q tests/amqp_peers $(ARGS)
 
+$(VENV)/.programs-installed: $(VENV)/.installed requirements/programs.txt
+	@test -x $(VENV)/programs/bin/python || $(PY) -m venv $(VENV)/programs
+	@$(VENV)/programs/bin/python -m pip install --quiet --require-hashes -r requirements/programs.txt
+	@touch $@
+
 .PHONY: sdks
-sdks: install ## Run the official SDKs of JavaScript, Go and Java on a bus (needs npm, Go 1.23, a JDK, mvn; network)
-	@$(PY) -m pytest -q tests/sdks $(ARGS)
+sdks: $(VENV)/.programs-installed ## Run official SDKs, Qpid JMS and Celery on a bus (needs npm, Go 1.23, a JDK, mvn; network)
+	@$(PY) -m pytest -q tests/sdks tests/programs $(ARGS)
+
+.PHONY: sdk-tokens
+sdk-tokens: install ## Run the SDKs of JavaScript, Go and Java for 10 minutes with tokens of 90 s: nothing is lost
+	@$(PY) -m tests.sdks.token_load $(ARGS)
 
 .PHONY: go-tests
 go-tests: install ## Run the live tests of the SDK for Go against two buses (4 minutes, Go 1.23, network, root for port 443)
@@ -265,6 +274,12 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	  --no-emit-options --constraint requirements/dev.txt --output-file - requirements/peers.in | \
 	  sed '/^#/d'; } > "$$out"; \
 	cp "$$out" requirements/peers.txt; rm "$$out"
+	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/programs.txt; \
+	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --upgrade \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --no-emit-options --output-file - requirements/programs.in | \
+	  sed '/^#/d'; } > "$$out"; \
+	cp "$$out" requirements/programs.txt; rm "$$out"
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/image-sdk.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \

@@ -14,6 +14,34 @@ those of Python, with the synchronous client and with that of `azure.servicebus.
 those of the others.
 [How to use it](../how-to/use-the-azure-sdk.md).
 """
+_ERRORS: Final = """\
+## Errors
+What a program sees, from a run on a bus with TLS: class and reason of the error, how often the bus
+refused the request, if it counts that for the queue, and after how many seconds the program has the
+error. The programs let their SDK try again twice, after 0.2 s, and wait 10 s for a try (Java 20 s,
+Python 2 s for a session, Go as long as the bus); what is a matter of seconds here takes minutes
+with the SDKs' own settings. `make test` checks class and reason for Python, `make sdks` for the
+others.
+
+The SDK for Python has no reasons: here it is the condition in the text of its error.
+"""
+_TOKENS: Final = """\
+## Tokens that expire
+`make azure-tokens` runs Python, `make sdk-tokens` the others, for ten minutes with tokens of 90 s
+that the program signs when its SDK asks for one. With the others the front end is replaced and a
+partition is killed in the middle. Nothing that was acknowledged is lost, and what is held is
+completed after that.
+
+| SDK | with tokens of 90 s |
+|---|---|
+| Python | renews in the last tenth of a token's lifetime: no errors |
+| Java | renews in the last tenth of a token's lifetime |
+| JavaScript | renews two minutes before the end, and a shorter token again and again: its \
+credential must tell an end that is two minutes later |
+| Go | renews after two minutes at the earliest: when a token ends, a call fails as unauthorized; \
+the program repeats it, and the SDK connects with a new token |
+
+"""
 _EXCEPTIONS: Final = """\
 ## The tests of the SDK for Python
 `make azure-tests` runs the tests that come with the SDK. These do not pass, and why:
@@ -39,10 +67,31 @@ def page() -> str:
         parts.append(f"## {area}\n| {head} |\n|---|---|{'---|' * len(sdks)}")
         parts += [_line(row, sdks) for row in table.values() if row["area"] == area]
         parts.append("")
-    parts.append(_EXCEPTIONS)
+    parts += [_ERRORS, *_errors(sdks), _TOKENS, _EXCEPTIONS]
     for each in _read("azure_sdk/exceptions.toml")["exception"]:
         parts.append(f"| `{each['test']}` | {each['outcome']} | {each['reason']} |")
     return "\n".join(parts) + "\n"
+
+
+def _errors(sdks: list[str]) -> list[str]:
+    """Return a table of errors."""
+    parts = [
+        f"| what fails | {' | '.join(_SDKS[each] for each in sdks)} |",
+        f"|---|{'---|' * len(sdks)}",
+    ]
+    for row in _read("azure_sdk/errors.toml").values():
+        seen = (_seen(row, each) for each in sdks)
+        parts.append(f"| {row['title']} | {' | '.join(seen)} |")
+    return [*parts, ""]
+
+
+def _seen(row: dict[str, Any], sdk: str) -> str:
+    if sdk in row.get("without", {}):
+        return f"no: {row['without'][sdk]}"
+    found = row[sdk]
+    reason = f" `{found['reason']}`" if found["reason"] else ""
+    tries = f", refused {found['tries']} times" if found["tries"] > 1 else ""
+    return f"`{found['class']}`{reason}{tries}, {found['seconds']:.1f} s"
 
 
 def _line(row: dict[str, Any], sdks: list[str]) -> str:

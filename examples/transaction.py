@@ -24,7 +24,7 @@ def main(connection_string: str, flights: str, audit: str) -> list[str]:
         records = client.get_queue_sender(audit)
         for message in receiver:
             with client.transaction() as tx:
-                # First: the entity of the first operation is the one that settles.
+                # Messages of one entity are settled, and what is sent to others goes through it.
                 receiver.complete_message(message, tx=tx)
                 # A partitioned queue: what is sent in a transaction has a key.
                 record = ServiceBusMessage(f"handled {message}", partition_key="records")

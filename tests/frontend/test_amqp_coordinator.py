@@ -131,21 +131,25 @@ class Client:
         return declared.txn_id
 
 
+def sequel(told: list[str]) -> coordinator.Sequel:
+    return coordinator.Sequel(lambda: told.append("committed"), lambda: told.append("rolled back"))
+
+
 @pytest.mark.requirement("R492")
 async def test_what_was_collected_is_committed_and_then_told() -> None:
     client = Client()
-    settled: list[bool] = []
+    told: list[str] = []
     id_ = client.declare()
     coordinators = client.connection.coordinators
     state = TransactionalState(id_)
-    coordinator.collect(coordinators, state, OPERATION, lambda: settled.append(True))
+    coordinator.collect(coordinators, state, OPERATION, sequel(told))
 
     client.ask(Discharge(id_))
-    assert not settled
+    assert not told
     await client.done()
 
     assert client.connection.transactions.log == ["commit 1"]
-    assert settled == [True]
+    assert told == ["committed"]
     assert client.told() == Accepted()
 
 
@@ -166,19 +170,36 @@ async def test_a_commit_is_under_way_until_it_is_told() -> None:
 @pytest.mark.requirement("R492")
 async def test_a_discharge_that_fails_rolls_back() -> None:
     client = Client()
-    settled: list[bool] = []
+    told: list[str] = []
     id_ = client.declare()
-    state = TransactionalState(id_)
     coordinator.collect(
-        client.connection.coordinators, state, OPERATION, lambda: settled.append(True)
+        client.connection.coordinators, TransactionalState(id_), OPERATION, sequel(told)
     )
 
     client.ask(Discharge(id_, fail=True))
     await client.done()
 
     assert client.connection.transactions.log == ["rolled-back"]
-    assert settled == []
+    assert told == ["rolled back"]
     assert client.told() == Accepted()
+
+
+@pytest.mark.requirement("R514")
+async def test_what_was_collected_is_rolled_back_if_the_commit_fails_or_the_link_ends() -> None:
+    client = Client()
+    told: list[str] = []
+    refused, abandoned = client.declare(), client.declare()
+    client.link.collect(refused, OPERATION, sequel(told))
+    client.link.collect(abandoned, OPERATION, sequel(told))
+    client.connection.transactions.outcome = errors.InvalidOperation("no.")
+
+    client.ask(Discharge(refused))
+    await client.done()
+    after_the_commit = list(told)
+    client.link.closed()
+
+    assert after_the_commit == ["rolled back"]
+    assert told == ["rolled back"] * 2
 
 
 @pytest.mark.parametrize(

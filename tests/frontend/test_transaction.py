@@ -99,10 +99,33 @@ def test_messages_of_two_sessions_are_settled_together_only_on_a_plain_queue() -
 
 
 @pytest.mark.requirement("R123", "R238")
-def test_a_transaction_settles_messages_of_the_entity_that_it_began_with() -> None:
-    for first in (send(KEY), settle(1)):
+def test_a_transaction_settles_messages_of_one_entity() -> None:
+    for before in ([], [send(KEY, entity="other")]):
         with pytest.raises(errors.InvalidOperation, match="cannot span multiple top-level entit"):
-            collected(first, settle(2, entity="other"))
+            collected(*before, settle(1), settle(2, entity="other"))
+
+
+@pytest.mark.requirement("R513")
+def test_what_is_sent_before_the_first_settlement_goes_through_the_entity_that_settles() -> None:
+    made = collected(
+        send(KEY, entity="other"), send("", entity="plain"), send(KEY), settle(1), send(KEY)
+    )
+
+    assert (made.partition, made.entity and made.entity.name) == (HOME, "orders")
+    kinds = [type(operation.part).__name__ for operation in made.operations]
+    assert kinds == ["TransferPart", "TransferPart", "SendPart", "SettlePart", "SendPart"]
+
+
+@pytest.mark.requirement("R513")
+def test_a_settlement_that_is_refused_leaves_what_was_sent_as_it_was() -> None:
+    made = collected(send(KEY, entity="other"))
+
+    with pytest.raises(errors.InvalidOperation, match="one partition"):
+        made.collect([settle(1), settle(2, partition=ELSEWHERE)], directory())
+
+    assert made.entity is not None
+    assert made.entity.name == "other"
+    assert [type(operation.part).__name__ for operation in made.operations] == ["SendPart"]
 
 
 @pytest.mark.requirement("R235", "R238")
@@ -205,7 +228,10 @@ def test_a_transaction_is_committed_within_two_minutes() -> None:
         ([send("", entity="plain"), send(KEY), send("another", entity="unique")], "same partition"),
         ([send(KEY), send("another", entity="unique")], "same partition key"),
         ([send("", entity="plain"), in_session("a", "b", entity="sessions")], "same partition key"),
-        ([send("", entity="plain"), settle(1)], "began with queue 'plain', and .* of queue"),
+        (
+            [send("another", entity="unique"), send("", entity="plain"), send(KEY), settle(1)],
+            "same",
+        ),
     ],
 )
 def test_the_rules_of_partitioned_entities_hold_whichever_comes_first(

@@ -89,12 +89,14 @@ class Bus:
         tier: Tier = Tier.PREMIUM,
         partition_options: tuple[str, ...] = (),
         front_end_options: tuple[str, ...] = (),
+        partition_module: str = "bendybus.partition_server",
     ) -> None:
         self.folder = folder
         self.count = partitions
         self._tier = tier
         self._options = partition_options
         self._front_end_options = front_end_options
+        self._partition_module = partition_module
         folder.mkdir(parents=True, exist_ok=True)
         self.partitions: dict[int, Process] = {}
         self._addresses = {index: f"{HOST}:{free_port()}" for index in range(partitions)}
@@ -120,7 +122,7 @@ class Bus:
         """
         known = self._addresses if peers else {}
         self.partitions[index] = Process(
-            "bendybus.partition_server",
+            self._partition_module,
             "serve",
             f"--data={data or self.folder}",
             "--namespace-name=test",

@@ -109,12 +109,21 @@ class RawAmqp:
         within_s: float = WITHIN_S,
     ) -> CompositeT:
         """Return the first frame of a kind that is not taken yet, and take it."""
+        return self.wait_on_channel(kind, lambda _, found: where(found), within_s)[1]
+
+    def wait_on_channel(
+        self,
+        kind: type[CompositeT],
+        where: Callable[[int, CompositeT], bool],
+        within_s: float = WITHIN_S,
+    ) -> tuple[int, CompositeT, bytes]:
+        """Return the first frame of a kind, with its channel and payload, and take it."""
         deadline = time.monotonic() + within_s
         while True:
-            for index, (_, found, _) in enumerate(self.frames):
-                if isinstance(found, kind) and where(found):
+            for index, (channel, found, payload) in enumerate(self.frames):
+                if isinstance(found, kind) and where(channel, found):
                     del self.frames[index]
-                    return found
+                    return channel, found, payload
             left_s = deadline - time.monotonic()
             if self.ended or left_s <= 0:
                 raise AssertionError(f"no {kind.__name__}; there are {self.frames}")

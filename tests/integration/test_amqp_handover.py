@@ -10,9 +10,10 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from bendybus.amqp import sections
+from bendybus.amqp.performatives import Close, Detach, End
 from bendybus.amqp.sections import Message
 from tests.integration.amqp import AmqpBus, take
-from tests.integration.raw_amqp import RawAmqp
+from tests.integration.raw_amqp import SENDER, RawAmqp, attach_of, ended
 
 # azure-servicebus leaves sockets of links that were refused to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -69,6 +70,23 @@ def test_a_session_is_free_at_once_when_its_front_end_stops(amqp_bus: AmqpBus) -
                 again.complete_message(message)
 
     assert message.delivery_count == 0
+
+
+@pytest.mark.requirement("R518")
+def test_a_client_may_end_its_session_between_the_detach_and_the_close(amqp_bus: AmqpBus) -> None:
+    with RawAmqp(amqp_bus.amqp_address).open() as peer:
+        assert peer.attach("orders", SENDER) is None
+        amqp_bus.front_end.signal(signal.SIGTERM)
+        detach = peer.wait(Detach)
+
+        peer.send(attach_of("orders", SENDER, 7))
+        peer.send(End())
+        refused = peer.wait(Detach)
+        peer.wait(End)
+
+        # The answer came first: the SDK for JavaScript would wait a minute for it.
+        assert ended(detach) == ended(refused) == "amqp:link:detach-forced"
+        assert ended(peer.wait(Close)) == "amqp:connection:forced"
 
 
 @pytest.mark.requirement("R491")

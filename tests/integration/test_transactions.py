@@ -127,10 +127,13 @@ def test_rules_are_checked_with_each_operation(
     client: ServiceBusClient, new_queue: NewQueue
 ) -> None:
     queue, other = new_queue(), new_queue()
-    sender = client.get_queue_sender(queue)
+    sender, receiver = client.get_queue_sender(queue), client.get_queue_receiver(queue)
+    sender.send_messages(keyed("zero"))
+    (settled,) = receiver.receive_messages(max_wait_time=10)
 
     with client.transaction() as tx:
         sender.send_messages(keyed("one"), tx=tx)
+        receiver.complete_message(settled, tx=tx)
         with pytest.raises(InvalidOperationError, match="needs a partition key"):
             sender.send_messages(ServiceBusMessage("without a key"), tx=tx)
         with pytest.raises(InvalidOperationError, match="same partition key"):
@@ -143,6 +146,24 @@ def test_rules_are_checked_with_each_operation(
         sender.send_messages(keyed("two"), tx=tx)
 
     assert bodies(client, queue) == ["one", "two"]
+
+
+@pytest.mark.requirement("R513")
+def test_a_transaction_sends_to_other_queues_before_it_settles(
+    client: ServiceBusClient, new_queue: NewQueue
+) -> None:
+    queue, other = new_queue(), new_queue()
+    client.get_queue_sender(queue).send_messages(keyed("order"))
+    receiver = client.get_queue_receiver(queue)
+    (order,) = receiver.receive_messages(max_wait_time=10)
+
+    with client.transaction() as tx:
+        client.get_queue_sender(other).send_messages(keyed("invoice"), tx=tx)
+        receiver.complete_message(order, tx=tx)
+
+    found = client.get_queue_receiver(other).receive_messages(max_wait_time=10)
+    assert [str(each) for each in found] == ["invoice"]
+    assert bodies(client, queue) == []
 
 
 @pytest.mark.requirement("R120")

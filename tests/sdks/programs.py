@@ -1,7 +1,7 @@
 """Programs that do operations with official SDKs: how they are built, started and asked.
 
 What they are built of is pinned beside each; npm, go and tools.jars refuse what differs. Each takes
-jobs as one JSON array on its input, and prints a line for each job that is done.
+jobs as one JSON array on its input, and prints a line for each that is done, with what it found.
 """
 
 import json
@@ -26,12 +26,16 @@ Job = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A program of one SDK. `ca_variable`: the variable that names the file of its authority."""
+    """A program of one SDK. `ca_variable`: the variable that names the file of its authority.
+
+    `tokens`: the command of the one whose tokens are good for seconds; see `token_load`.
+    """
 
     sdk: str
     needs: Sequence[str]
     build: Sequence[str]
     run: Sequence[str]
+    tokens: Sequence[str]
     ca_variable: str
     variables: Callable[[], Mapping[str, str]] = dict
     """What its environment has besides; called once its tools are there."""
@@ -64,15 +68,8 @@ class Program:
 
     def start(self, jobs: Sequence[Job], ca_file: str) -> "Run":
         """Start it on jobs."""
-        results: dict[str, Future[None]] = {job["id"]: Future() for job in jobs}
-        process = subprocess.Popen(
-            self.run,
-            cwd=self.folder,
-            env={**self._environment(), self.ca_variable: ca_file},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        results: dict[str, Future[Any]] = {job["id"]: Future() for job in jobs}
+        process = self.opened(self.run, ca_file)
 
         def read() -> None:
             assert process.stdin is not None
@@ -90,6 +87,17 @@ class Program:
         reader.start()
         return Run(results, process, reader)
 
+    def opened(self, command: Sequence[str], ca_file: str) -> "subprocess.Popen[str]":
+        """Start one of its commands, which is told what to do on its input."""
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env={**self._environment(), self.ca_variable: ca_file},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self.variables()}
 
@@ -106,7 +114,7 @@ class Program:
 class Run:
     """A program that does jobs. `results`: by the id of each, what becomes of it."""
 
-    results: Mapping[str, Future[None]]
+    results: Mapping[str, Future[Any]]
     process: subprocess.Popen[str]
     reader: threading.Thread
 
@@ -116,12 +124,12 @@ class Run:
         self.reader.join()
 
 
-def _settle(results: Mapping[str, Future[None]], line: str) -> None:
+def _settle(results: Mapping[str, Future[Any]], line: str) -> None:
     answer = json.loads(line)
     if answer["error"]:
         results[answer["id"]].set_exception(AssertionError(answer["error"]))
     else:
-        results[answer["id"]].set_result(None)
+        results[answer["id"]].set_result(answer.get("found"))
 
 
 def _class_path() -> dict[str, str]:
@@ -134,6 +142,7 @@ PROGRAMS: Final = (
         ["node", "npm"],
         ["npm", "ci", "--no-audit", "--no-fund"],
         ["node", "operations.mjs"],
+        ["node", "tokens.mjs"],
         "NODE_EXTRA_CA_CERTS",
     ),
     Program(
@@ -141,6 +150,7 @@ PROGRAMS: Final = (
         ["go"],
         ["go", "build", "-trimpath", "-buildvcs=false", "-o", "build/operations", "."],
         ["./build/operations"],
+        ["./build/operations", "--tokens"],
         "SSL_CERT_FILE",
     ),
     Program(
@@ -148,6 +158,7 @@ PROGRAMS: Final = (
         ["java", "javac", "mvn"],
         ["javac", "-d", "target", *sorted(each.name for each in FOLDER.glob("java/*.java"))],
         ["java", "-Xmx256m", "Main"],
+        ["java", "-Xmx256m", "Tokens"],
         "SSL_CERT_FILE",
         _class_path,
     ),

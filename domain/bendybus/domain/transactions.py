@@ -2,8 +2,8 @@
 
 Source: "All messages that are sent as part of the same transaction must specify the same partition
 key"; a transaction has 100 messages at most, lasts two minutes at most, and settles messages of one
-entity, the first that it is about. What it sends to others is kept there, and forwarded after its
-commit.
+entity, which it is about; without a settlement that is the first one that it sends to. What it
+sends to others is kept there, and forwarded after its commit.
 """
 
 from collections.abc import Collection, Iterable
@@ -35,12 +35,12 @@ def check_age(age_ms: int) -> None:
 
 
 def check_settles(first: Entity, other: Entity) -> None:
-    """Raise InvalidOperation unless messages of the entity that a transaction began with settle."""
+    """Raise InvalidOperation unless messages settle of the entity that a transaction is about."""
     if first.uid != other.uid:
         raise InvalidOperation(
             "Local transactions cannot span multiple top-level entities such as queue or topic: "
-            f"this one began with {first.title}, and messages of {other.title} can only be settled "
-            "in one that begins with it. Settle first, then send to other entities.",
+            f"this one settles messages of {first.title}; settle those of {other.title} in another "
+            "one.",
             metadata={"entity": first.name},
         )
 

@@ -1,6 +1,7 @@
 // Operations of azservicebus, as a program does them; what they are: tests/azure_sdk/operations.toml.
 //
-// Input: one JSON array of jobs. Output: a line of JSON for each; its error is null if all is well.
+// Input: one JSON array of jobs. Output: a line of JSON for each; its error is null if all is well. A job
+// "error:NAME" is a call of failures.go, and its answer has what was found.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -27,12 +29,14 @@ type job struct {
 	Topic     bool   `json:"topic"`
 	Send      string `json:"send"`
 	Listen    string `json:"listen"`
+	Key       string `json:"key"`
 	Manage    string `json:"manage"`
 }
 
 type answer struct {
 	ID    string  `json:"id"`
 	Error *string `json:"error"`
+	Found *found  `json:"found,omitempty"`
 }
 
 var operations = map[string]func(*entity){
@@ -81,7 +85,8 @@ var operations = map[string]func(*entity){
 }
 
 // Operations end with a panic at what is not as it should be.
-func perform(asked job) (failure *string) {
+func perform(asked job) (result answer) {
+	result.ID = asked.ID
 	ctx, stop := context.WithTimeout(context.Background(), most)
 	defer stop()
 	used := &entity{job: asked, ctx: ctx}
@@ -89,11 +94,15 @@ func perform(asked job) (failure *string) {
 	defer func() {
 		if found := recover(); found != nil {
 			text := fmt.Sprintf("%v\n%s", found, debug.Stack())
-			failure = &text
+			result.Error = &text
 		}
 	}()
-	operations[asked.Operation](used)
-	return nil
+	if strings.HasPrefix(asked.Operation, "error:") {
+		result.Found = fail(used, asked.Operation)
+	} else {
+		operations[asked.Operation](used)
+	}
+	return result
 }
 
 func list() {
@@ -117,6 +126,10 @@ func main() {
 		list()
 		return
 	}
+	if slices.Contains(os.Args, "--tokens") {
+		tokens()
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "--time" {
 		timing(os.Args[2:])
 		return
@@ -130,7 +143,7 @@ func main() {
 		go func() {
 			defer workers.Done()
 			for each := range waiting {
-				write(answer{each.ID, perform(each)})
+				write(perform(each))
 			}
 		}()
 	}

@@ -1,12 +1,7 @@
 import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.FileInputStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
-import java.nio.file.Files;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
-import java.security.cert.CertificateFactory;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -19,11 +14,11 @@ import java.util.concurrent.TimeUnit;
  * tests/azure_sdk/operations.toml.
  *
  * <p>Input: one JSON array of jobs. Output: a line of JSON for each; its error is null if all is
- * well.
+ * well. A job "error:NAME" is a call of Failures, and its answer has what was found.
  */
 final class Main {
     private static final int AT_ONCE = 8;
-    private static final String PASSWORD = "public";
+    private static final String ERROR = "error:";
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private Main() {}
@@ -36,7 +31,8 @@ final class Main {
             @JsonProperty("topic") boolean topic,
             @JsonProperty("send") String send,
             @JsonProperty("listen") String listen,
-            @JsonProperty("manage") String manage) {}
+            @JsonProperty("manage") String manage,
+            @JsonProperty("key") String key) {}
 
     /** An operation. */
     interface Operation {
@@ -99,7 +95,7 @@ final class Main {
             System.out.println(JSON.writeValueAsString(OPERATIONS.keySet()));
             return;
         }
-        trust(System.getenv("SSL_CERT_FILE"));
+        Trust.everywhere(System.getenv("SSL_CERT_FILE"));
         if (arguments.length > 0 && arguments[0].equals("--time")) {
             var rest = Arrays.asList(arguments).subList(1, arguments.length);
             System.out.println(JSON.writeValueAsString(Timing.time(rest)));
@@ -114,30 +110,10 @@ final class Main {
         System.exit(0);
     }
 
-    /** Trust the certificates of a file, and no others. */
-    private static void trust(String file) throws Exception {
-        var store = KeyStore.getInstance(KeyStore.getDefaultType());
-        store.load(null, null);
-        try (var stream = new FileInputStream(file)) {
-            for (Certificate each :
-                    CertificateFactory.getInstance("X.509").generateCertificates(stream))
-                store.setCertificateEntry("authority " + store.size(), each);
-        }
-        // AMQP and HTTP take it from there.
-        var trusted = Files.createTempFile("trusted", ".p12");
-        trusted.toFile().deleteOnExit();
-        try (var stream = Files.newOutputStream(trusted)) {
-            store.store(stream, PASSWORD.toCharArray());
-        }
-        System.setProperty("javax.net.ssl.trustStore", trusted.toString());
-        System.setProperty("javax.net.ssl.trustStorePassword", PASSWORD);
-        System.setProperty("javax.net.ssl.trustStoreType", store.getType());
-    }
-
     private static void answer(Job job) {
-        Map<String, String> line = new HashMap<>();
+        Map<String, Object> line = new HashMap<>();
         line.put("id", job.id());
-        line.put("error", perform(job));
+        line.put("error", perform(job, line));
         try {
             System.out.println(JSON.writeValueAsString(line));
         } catch (Exception error) {
@@ -145,9 +121,14 @@ final class Main {
         }
     }
 
-    private static String perform(Job job) {
+    private static String perform(Job job, Map<String, Object> line) {
+        var name = job.operation();
         try (var entity = new Entity(job)) {
-            OPERATIONS.get(job.operation()).on(entity);
+            if (name.startsWith(ERROR)) {
+                line.put("found", Failures.found(entity, name.substring(ERROR.length())));
+            } else {
+                OPERATIONS.get(name).on(entity);
+            }
             return null;
         } catch (Throwable error) {
             var text = new StringWriter();

@@ -1,11 +1,13 @@
 // Operations of @azure/service-bus, as a program does them; what they are: tests/azure_sdk/operations.toml.
 //
 // Input: one JSON array of jobs {id, operation, entity, topic, send, listen, manage}, the last three
-// connection strings. Output: a line of JSON for each, {id, error}; error is null if all is well.
+// connection strings. Output: a line of JSON for each, {id, error}; error is null if all is well. A job
+// "error:NAME" is a call of errors.mjs, and its answer has what was found.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceBusAdministrationClient, ServiceBusClient } from "@azure/service-bus";
+import { found, OPTIONS } from "./errors.mjs";
 
 const AT_ONCE = 8;
 const SUBSCRIPTION = "all";
@@ -18,14 +20,12 @@ const MANY = 110;
 const TRIES = 10;
 
 class Entity {
-  constructor(job) {
-    Object.assign(this, { name: job.entity, topic: job.topic, job, clients: [] });
+  constructor(job, options = { retryOptions: { maxRetries: 2, retryDelayInMs: 200 } }) {
+    Object.assign(this, { name: job.entity, topic: job.topic, job, options, clients: [] });
   }
 
   client(connectionString) {
-    const client = new ServiceBusClient(connectionString, {
-      retryOptions: { maxRetries: 2, retryDelayInMs: 200 },
-    });
+    const client = new ServiceBusClient(connectionString, this.options);
     this.clients.push(client);
     return client;
   }
@@ -549,12 +549,14 @@ const told = (error) =>
   error.errors ? error.errors.map(told).join("\n") : `${error.code ?? ""} ${error.stack ?? error}`;
 
 async function perform(job) {
-  const entity = new Entity(job);
+  const [operation, name] = job.operation.split(":");
+  const entity = name ? new Entity(job, OPTIONS) : new Entity(job);
   try {
-    await OPERATIONS[job.operation](entity);
-    return null;
+    if (name) return { error: null, found: await found(entity, name) };
+    await OPERATIONS[operation](entity);
+    return { error: null };
   } catch (error) {
-    return told(error);
+    return { error: told(error) };
   } finally {
     await entity.close().catch(() => {});
   }
@@ -576,7 +578,7 @@ async function main() {
   const jobs = JSON.parse(input);
   const worker = async () => {
     for (let job = jobs.shift(); job; job = jobs.shift())
-      console.log(JSON.stringify({ id: job.id, error: await perform(job) }));
+      console.log(JSON.stringify({ id: job.id, ...(await perform(job)) }));
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
   // Timers of the SDK would keep the process.

@@ -133,13 +133,34 @@ class Transaction:
 
     def collect(self, operations: Sequence[Operation], directory: Directory) -> None:
         """Add operations, all of them or none. Raises the domain error of the first refused one."""
-        facts = self._facts
-        taken: list[Operation] = []
+        facts, taken = self._facts, list(self.operations)
         for operation in operations:
+            facts, taken = _led(facts, taken, operation, directory)
             facts, part = _with(facts, operation, directory)
             taken.append(replace(operation, part=part))
-        self.operations.extend(taken)
-        self._facts = facts
+        self.operations, self._facts = taken, facts
+
+
+def _led(
+    facts: _Facts, taken: list[Operation], operation: Operation, directory: Directory
+) -> tuple[_Facts, list[Operation]]:
+    """Let the first settlement decide which entity the transaction is about.
+
+    Programs that process a message in a transaction send what follows from it, then settle it: what
+    they sent before goes through its entity, too. Raises what refuses that.
+    """
+    if facts.entity is None or not isinstance(operation.part, SettlePart):
+        return facts, taken
+    entity = directory.find(operation.entity)
+    if entity.uid == facts.entity.uid or any(isinstance(each.part, SettlePart) for each in taken):
+        return facts, taken
+    facts, again = _Facts(entity), []
+    for each in taken:
+        if isinstance(each.part, TransferPart):
+            each = replace(each, part=SendPart(each.part.messages))
+        facts, part = _with(facts, each, directory)
+        again.append(replace(each, part=part))
+    return facts, again
 
 
 def _with(facts: _Facts, operation: Operation, directory: Directory) -> tuple[_Facts, Part]:

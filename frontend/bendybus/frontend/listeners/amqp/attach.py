@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from bendybus.amqp.links import SND_SETTLED, IncomingLink, Link, OutgoingLink
 from bendybus.amqp.performatives import Attach, Coordinator, Error, Source, Target
+from bendybus.amqp.values import Symbol
 from bendybus.domain import errors, message_access
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
@@ -34,7 +35,9 @@ from bendybus.frontend.security.authenticator import Operation
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
-_BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
+# A symbol, as all names of link properties: the SDK for .NET finds nothing under a string.
+_BATCH_SIZE: Final = Symbol("com.microsoft:max-message-batch-size")
+_COPY: Final = "copy"
 # So that a max-message-size fits a signed integer of 32 bits.
 _LARGEST: Final = 2**31 - 1
 
@@ -122,7 +125,9 @@ def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: s
     deletes = link.attach.snd_settle_mode == SND_SETTLED
     mode = ReceiveMode.RECEIVE_AND_DELETE if deletes else ReceiveMode.PEEK_LOCK
     source = ReceiveSource(name, sub_queue, mode)
-    filters = link.attach.source.filter or {}
+    asked = link.attach.source
+    filters = asked.filter or {}
+    _check_source(asked, path)
     if SESSION_FILTER in filters:
         session = SessionReceivingLink(connection, link, path, source, filters[SESSION_FILTER])
         link.context = session
@@ -133,3 +138,22 @@ def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: s
     receiver = front_end.receives.open(source, made.hand, made.fail, owner=connection.flow.owner)
     link.accept(max_message_size=min(front_end.message_bytes_max(path), _LARGEST))
     made.begin(receiver)
+
+
+def _check_source(asked: Source, path: str) -> None:
+    """Raise InvalidOperation for what would have to select or copy messages.
+
+    A client that gets other messages than it asked for would take them from others. The SDK for
+    .NET tells the refusal of a session that others may lock, too, by what follows the last quote.
+    """
+    for name in asked.filter or ():
+        if name != SESSION_FILTER:
+            raise errors.InvalidOperation(
+                f"the link to '{path}' contains invalid filter type {name!s:.80}: only "
+                f"{SESSION_FILTER} is applied, which locks a session for one receiver."
+            )
+    if asked.distribution_mode == _COPY:
+        raise errors.InvalidOperation(
+            f"{path!r}: messages cannot be browsed on a link. Send com.microsoft:peek-message to "
+            "its $management."
+        )

@@ -26,6 +26,7 @@ from bendybus.frontend.core.sessions import LockedSession
 from bendybus.frontend.listeners.amqp import attach, conditions
 from bendybus.frontend.listeners.amqp.claims import Claims
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
+from bendybus.frontend.listeners.amqp.hand_over import DETACHED
 from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.frontend.listeners.amqp.request_links import ReplyLink
@@ -142,6 +143,8 @@ class ClientConnection:
         self._writing = self._closing = False
         # The wire is lost.
         self.gone = False
+        # The front end stops, and has detached the links: there are no new ones.
+        self.handed_over = False
         # Since when too much output is unwritten; 0: it is not.
         self._stuck_s = 0.0
         self._refused = 0
@@ -354,6 +357,11 @@ class ClientConnection:
         self._write()
         self._close_in_time()
 
+    @property
+    def sessions(self) -> int:
+        """How many AMQP sessions there are."""
+        return len(self._engine.sessions)
+
     def links(self) -> list[Link]:
         """Return the links of all sessions."""
         return [link for session in self._engine.sessions for link in session.links]
@@ -534,6 +542,9 @@ class ClientConnection:
             context.closed(lost=lost)
 
     def _attached(self, event: events.Attached) -> None:
+        if self.handed_over:
+            event.link.refuse(DETACHED)
+            return
         refused = attach.attach(self, event.link, event.attach)
         if refused is not None:
             self._refused += 1

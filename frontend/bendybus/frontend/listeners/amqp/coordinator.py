@@ -6,6 +6,8 @@
     one that is refused ──► the transaction can only be rolled back: a client that does not wait
                             for outcomes, or settled first, learns it from its discharge
     discharge(txn-id) ──► committed, rolled back (with the reason), or com.microsoft:timeout
+    rolled back ──► deliveries that the client has settled, as JMS does, come again, counted; it can
+                    settle the others otherwise
     the coordinator's link, its session or the connection ends ──► rolled back
 
 The SDK for Java declares before it puts a token. Until then a connection may have one transaction,
@@ -17,7 +19,7 @@ Source: AMQP 1.0, part 4. A discharge whose outcome is unknown is repeated here 
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bendybus.amqp import sections
 from bendybus.amqp.composites import Composite, known
@@ -60,6 +62,13 @@ class TransactionGone(BusError):
         self.condition = condition
 
 
+class Sequel(NamedTuple):
+    """What follows an operation: once its transaction is committed, or if it is rolled back."""
+
+    committed: Callable[[], None]
+    rolled_back: Callable[[], None]
+
+
 class CoordinatorLink:
     """See the module."""
 
@@ -70,8 +79,8 @@ class CoordinatorLink:
         # Declared without a token.
         self._promised: set[bytes] = set()
         self._commits: set[asyncio.Task[None]] = set()
-        # By transaction: callbacks after its commit.
-        self._committed: dict[bytes, list[Callable[[], None]]] = {}
+        # By transaction: what follows its operations.
+        self._sequels: dict[bytes, list[Sequel]] = {}
         # Why a part of a transaction was refused, which therefore cannot be committed.
         self._refused: dict[bytes, BusError] = {}
 
@@ -100,13 +109,8 @@ class CoordinatorLink:
             told = Error("amqp:not-allowed", "a coordinator takes declare and discharge")
             self._say(event, Rejected(told))
 
-    def collect(
-        self, transaction_id: bytes, operation: Operation, committed: Callable[[], None] | None
-    ) -> None:
-        """Add an operation to a transaction. Raises why it is refused.
-
-        `committed` is called after the commit.
-        """
+    def collect(self, transaction_id: bytes, operation: Operation, sequel: Sequel | None) -> None:
+        """Add an operation to a transaction. Raises why it is refused."""
         if transaction_id in self._promised:
             self._begin(transaction_id)
             self._promised.discard(transaction_id)
@@ -117,8 +121,8 @@ class CoordinatorLink:
             if opened.ended is None:
                 raise
             raise TransactionGone(TIMEOUT, error.message) from error
-        if committed is not None:
-            self._committed.setdefault(transaction_id, []).append(committed)
+        if sequel is not None:
+            self._sequels.setdefault(transaction_id, []).append(sequel)
 
     def spoil(self, transaction_id: bytes, error: BusError) -> None:
         """Let a transaction not be committed: a part of it was refused."""
@@ -138,10 +142,12 @@ class CoordinatorLink:
         self._connection.coordinators.discard(self)
         opened, self._open = self._open, {}
         self._promised.clear()
-        self._committed.clear()
+        sequels, self._sequels = self._sequels, {}
         self._refused.clear()
         for each in opened.values():
             self._connection.front_end.transactions.forget(each)
+        for transaction in sequels.values():
+            _roll_back(transaction)
 
     def _declare(self, event: Delivered) -> None:
         transaction_id = os.urandom(limits.TRANSACTION_ID_BYTES)
@@ -171,11 +177,12 @@ class CoordinatorLink:
             return
         self._promised.discard(asked.txn_id)
         opened = self._open.pop(asked.txn_id, None)
-        committed = self._committed.pop(asked.txn_id, [])
+        sequels = self._sequels.pop(asked.txn_id, [])
         refused = self._refused.pop(asked.txn_id, None)
         if opened is None or asked.fail or refused is not None:
             if opened is not None:
                 self._connection.front_end.transactions.forget(opened)
+            _roll_back(sequels)
             if asked.fail or refused is None:
                 self._say(event, Accepted())
             else:
@@ -184,15 +191,13 @@ class CoordinatorLink:
             return
         # Not cancelled with the connection: the commit may be done already.
         task = asyncio.get_running_loop().create_task(
-            self._commit(event, opened, committed), name="amqp-commit"
+            self._commit(event, opened, sequels), name="amqp-commit"
         )
         self._commits.add(task)
         self._connection.commits += 1
         task.add_done_callback(self._commits.discard)
 
-    async def _commit(
-        self, event: Delivered, opened: Open, committed: Sequence[Callable[[], None]]
-    ) -> None:
+    async def _commit(self, event: Delivered, opened: Open, sequels: Sequence[Sequel]) -> None:
         try:
             if opened.transaction.operations:
                 await self._repeated(opened)
@@ -201,11 +206,12 @@ class CoordinatorLink:
         except OutcomeUnknown as error:
             self._say(event, Rejected(conditions.of(error)))
         except BusError as error:
+            _roll_back(sequels)
             condition = TIMEOUT if opened.ended is not None else ROLLBACK
             self._say(event, Rejected(Error(condition, error.message)))
         else:
-            for tell in committed:
-                tell()
+            for each in sequels:
+                each.committed()
             self._say(event, Accepted())
         finally:
             self._connection.commits -= 1
@@ -241,12 +247,12 @@ def collect(
     coordinators: Iterable[CoordinatorLink],
     state: TransactionalState,
     operation: Operation,
-    committed: Callable[[], None] | None = None,
+    sequel: Sequel | None = None,
 ) -> None:
     """Add an operation to the transaction that a state names. Raises why it is refused."""
     for each in coordinators:
         if each.has(state.txn_id):
-            each.collect(state.txn_id, operation, committed)
+            each.collect(state.txn_id, operation, sequel)
             return
     raise TransactionGone(UNKNOWN_ID, "the transaction is not open on this connection.")
 
@@ -265,3 +271,8 @@ def refusal(error: BusError, path: str) -> Error:
     if isinstance(error, TransactionGone):
         return Error(error.condition, error.message)
     return conditions.of(error, path)
+
+
+def _roll_back(sequels: Iterable[Sequel]) -> None:
+    for each in sequels:
+        each.rolled_back()

@@ -1,7 +1,7 @@
 """The end of a connection whose front end stops: its client goes on through another one.
 
-    no more credit ──► what is under way is answered ──► links are detached, and the connection is
-    closed by force ──► the client answers that
+    no more credit ──► what is under way is answered ──► links are detached ──► the client may end
+    their sessions ──► the connection is closed by force ──► the client answers that
 
 What is read after the last answer is not done, and a client reads every answer before its end: so
 it knows of all that was done, and may repeat the rest.
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _TEXT: Final = "the front end stops; connect again"
 DETACHED: Final = Error("amqp:link:detach-forced", _TEXT)
 CLOSED: Final = Error("amqp:connection:forced", _TEXT)
+# How long a client may take to end the sessions of links that were detached. The SDK for JavaScript
+# does so, and without an answer waits for up to a minute before it connects again.
+ENDS_S: Final = 0.25
 # A client may take so long to answer the end of its connection: what it has not read when the
 # process ends may never reach it.
 GOODBYE_S: Final = 1.0
@@ -42,10 +45,15 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
                 await connection.changed()
     # STRICTLY TOGETHER with the last look at what is under way: what is read from now on is not
     # done, so that the client, which hears nothing of it, repeats it safely.
+    connection.handed_over = True
     dropped = [(link, connection.drop(link)) for link in connection.links()]
     await asyncio.gather(
         *(connection.detach_dropped(link, DETACHED, held) for link, held in dropped)
     )
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ENDS_S):
+            while not connection.gone and connection.sessions:
+                await connection.changed()
     connection.end(CLOSED)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GOODBYE_S):

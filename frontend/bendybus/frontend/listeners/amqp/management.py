@@ -55,8 +55,8 @@ TIMEOUT_MS: Final = 60_000
 UNDER_WAY_MAX: Final = 100
 SMALL_BYTES: Final = 4 * 1024
 _NO_CONTENT: Final = 204
-# What SDKs send for "any time": the maximum of .NET's DateTime, in milliseconds.
-_ANY_TIME_MS: Final = 253_402_300_800_000
+# What SDKs send for "any time": the maximum of .NET's DateTime, in milliseconds, rounded or not.
+_ANY_TIME_MS: Final = 253_402_300_799_999
 _STATUSES: Final = {
     "completed": Disposition.COMPLETE,
     "abandoned": Disposition.ABANDON,

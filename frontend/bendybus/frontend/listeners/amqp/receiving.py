@@ -26,6 +26,7 @@ from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns, transact
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.settle import SettleOutcome, SettleRequest, Settling
+from bendybus.frontend.core.shared_cache import SharedCache
 from bendybus.frontend.core.transact import Operation
 from bendybus.frontend.listeners.amqp import (
     conditions,
@@ -33,6 +34,7 @@ from bendybus.frontend.listeners.amqp import (
     incoming_messages,
     outgoing_messages,
 )
+from bendybus.frontend.listeners.amqp.coordinator import Sequel
 from bendybus.frontend.security import authenticator
 
 if TYPE_CHECKING:
@@ -191,8 +193,11 @@ class ReceivingLink:
             request.session_token = shared.session_token
             part = transact.settle_part(request)
             operation = Operation(shared.entity.name, shared.sub_queue, part)
-            committed = partial(self._committed, deliveries, state)
-            coordinator.collect(self._connection.coordinators, state, operation, committed)
+            sequel = Sequel(
+                committed=partial(self._committed, deliveries, state),
+                rolled_back=partial(self._rolled_back, shared, tokens if settled else b""),
+            )
+            coordinator.collect(self._connection.coordinators, state, operation, sequel)
         except BusError as error:
             coordinator.spoil(self._connection.coordinators, state, error)
             refused = Rejected(coordinator.refusal(error, self._path))
@@ -207,6 +212,19 @@ class ReceivingLink:
         if self._link.is_open:
             for each in deliveries:
                 self._say(each, state)
+
+    def _rolled_back(self, shared: SharedCache, tokens: bytes) -> None:
+        """Abandon what the client cannot settle any more."""
+        if tokens and not self._connection.gone:
+            request = SettleRequest(Disposition.ABANDON, tokens)
+            request.entity_uid = shared.entity.uid
+            request.session_token = shared.session_token
+            request.settler_id = self._settler_id
+            self._connection.settlements += 1
+            self._connection.repeated_settles.start(request, self._abandoned)
+
+    def _abandoned(self, _: SettleOutcome) -> None:
+        self._connection.answered(settlements=1)
 
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""

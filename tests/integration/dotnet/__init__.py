@@ -1,0 +1,1 @@
+"""The SDK for .NET, played: nothing of it is run here."""
