@@ -13,7 +13,7 @@ from bendybus.client.exceptions import (
     MessageSizeExceededError,
     MessagingEntityNotFoundError,
 )
-from bendybus.client.management import SqlRuleFilter
+from bendybus.client.management import CorrelationRuleFilter, SqlRuleFilter
 from bendybus.domain.limits import Tier
 from tests.integration.processes import Bus, eventually
 
@@ -185,11 +185,12 @@ def test_a_topic_counts_its_filters(bus_of: Callable[..., Bus]) -> None:
             administration.create_subscription("news", name)
             administration.create_rule("news", name, "r", filter=SqlRuleFilter("x = 1"))
         administration.create_rule("news", "a", "s", filter=SqlRuleFilter("x = 2"))
+        administration.create_rule("news", "a", "t", filter=CorrelationRuleFilter(label="x"))
         found = administration.get_topic_runtime_properties("news")
 
     assert found.subscription_count == 2
     # As the service does: what is always true is a SQL filter.
-    assert (found.sql_filter_count, found.correlation_filter_count) == (5, 0)
+    assert (found.sql_filter_count, found.correlation_filter_count) == (5, 1)
 
 
 @pytest.mark.requirement("R326")
