@@ -51,7 +51,8 @@ def start(request: pytest.FixtureRequest, bus: OperationBus) -> Iterator[Start]:
     """Return what starts a program, once, on all of its operations that are to be tested."""
     runs: list[Run] = []
     calls = [getattr(item, "callspec", None) for item in request.session.items]
-    cases = [call.params["case"] for call in calls if call and "case" in call.params]
+    params = [call.params.get("case") for call in calls if call]
+    cases = [each for each in params if isinstance(each, Case)]
 
     @functools.cache
     def started(program: Program) -> Mapping[str, Future[None]]:
