@@ -2,6 +2,7 @@
 
 import math
 import string
+import time
 from typing import Any
 from uuid import UUID
 
@@ -149,6 +150,37 @@ def test_a_rule_that_is_written_is_read_as_it_was(rule: Rule) -> None:
     found = rule_documents.read(atom.described(as_body(rule_documents.written(rule))))
 
     assert found == rule
+
+
+def test_the_beginning_of_1970_is_a_time_in_a_rule() -> None:
+    rule = Rule("r", SqlFilter("a = @p", {"@p": Timestamp(0)}), None)
+
+    found = rule_documents.read(atom.described(as_body(rule_documents.written(rule))))
+
+    assert found == rule
+
+
+def test_a_time_that_no_calendar_has_is_refused_and_if_stored_does_not_hide_its_rule() -> None:
+    stored = Rule("r", SqlFilter("a = @p", {"@p": Timestamp(-(2**62))}), None)
+    written = rule_documents.written(stored)
+    earlier = as_body(written.replace("00:00:00.000Z", "00:00:00+14:00"))
+
+    assert "0001-01-01T00:00:00.000Z" in written
+    with pytest.raises(InvalidArgument, match="is no value of type dateTime"):
+        rule_documents.read(atom.described(earlier))
+
+
+@pytest.mark.parametrize(
+    "inside", ["<b/>" * 100_000, "<b>" * 70_000 + "</b>" * 70_000], ids=["wide", "deep"]
+)
+def test_a_body_of_many_elements_is_refused_before_all_of_it_is_read(inside: str) -> None:
+    body = f"<entry><content>{inside}</content></entry>".encode()
+    began = time.thread_time()
+
+    with pytest.raises(InvalidArgument, match="must have at most 4000 elements"):
+        atom.described(body)
+
+    assert time.thread_time() - began < 0.05
 
 
 @given(text=st.text(max_size=60))

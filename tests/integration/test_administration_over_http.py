@@ -174,6 +174,7 @@ def test_forwarding_needs_the_right_on_the_destination(bus: WebBus) -> None:
         ("<IsAnonymousAccessible>true</IsAnonymousAccessible>", "access without a key is not"),
         (f"<UserMetadata>{'x' * 1025}</UserMetadata>", "userMetadata: must be at most 1024"),
         ("<ForwardTo>nowhere</ForwardTo>", "nowhere"),
+        ("<ForwardTo>sb://[x</ForwardTo>", "ForwardTo: must be the name of an entity, or a URI"),
         ("<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>", "only in Premium"),
     ],
 )

@@ -176,6 +176,8 @@ def parse(text: str) -> Token:
         signature = base64.b64decode(unquote_plus(parts["sig"]), validate=True)
         uri = unquote_plus(parts["sr"])
         host, resource = host_of(uri), path_of(uri)
+        # Bytes that are not UTF-8 come as surrogates, which cannot be signed.
+        text.encode()
     except (binascii.Error, ValueError):
         raise _malformed("sig must be base64, and sr a URI") from None
     signed = f"{parts['sr']}\n{expires}"

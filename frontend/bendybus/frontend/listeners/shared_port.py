@@ -49,8 +49,9 @@ class SharedPort:
         self._socket: socket.socket | None = None
         self._tls: ssl.SSLContext | None = None
         self._accepting: asyncio.Task[None] | None = None
-        # Not known yet, or spliced.
-        self._held: set[object] = set()
+        # Those of which it is not known yet what they speak, the oldest one first.
+        self._unknown: dict[asyncio.Task[None] | Chooser, None] = {}
+        self._spliced: set[Spliced] = set()
 
     async def open(self, address: str, tls: ssl.SSLContext | None) -> int:
         """Listen at HOST:PORT; return the port."""
@@ -82,9 +83,14 @@ class SharedPort:
 
     async def close(self) -> None:
         """End what is not known yet; gRPC ends its own connections."""
-        for each in list(self._held):
-            if isinstance(each, asyncio.Task):
-                each.cancel()
+        while self._unknown:
+            self._end_oldest()
+
+    def _end_oldest(self) -> None:
+        """End the connection that has taken longest to say what it speaks."""
+        oldest = next(iter(self._unknown))
+        del self._unknown[oldest]
+        oldest.cancel()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -95,12 +101,14 @@ class SharedPort:
                 # No file is left for it, or it is gone already: others may still come.
                 await asyncio.sleep(0.05)
                 continue
-            if len(self._held) >= self._connections_max:
-                accepted.close()
-                continue
+            if len(self._unknown) + len(self._spliced) >= self._connections_max:
+                if not self._unknown:
+                    accepted.close()
+                    continue
+                self._end_oldest()
             task = loop.create_task(self._begin(accepted), name="shared-port-connection")
-            self._held.add(task)
-            task.add_done_callback(self._held.discard)
+            self._unknown[task] = None
+            task.add_done_callback(self.known)
 
     async def _begin(self, accepted: socket.socket) -> None:
         """Find out whether a client begins with TLS, and hand its connection on."""
@@ -126,13 +134,21 @@ class SharedPort:
             accepted.close()
             raise
 
-    def hold(self, splice: object) -> None:
-        """Take note of a spliced connection."""
-        self._held.add(splice)
+    def choosing(self, connection: "Chooser") -> None:
+        """Take note of a connection that is about to say what it speaks."""
+        self._unknown[connection] = None
 
-    def forget(self, splice: object) -> None:
+    def known(self, connection: "asyncio.Task[None] | Chooser") -> None:
+        """Take note that this is known of one, or that it is gone."""
+        self._unknown.pop(connection, None)
+
+    def hold(self, splice: "Spliced") -> None:
+        """Take note of a spliced connection."""
+        self._spliced.add(splice)
+
+    def forget(self, splice: "Spliced") -> None:
         """Take note that one is gone."""
-        self._held.discard(splice)
+        self._spliced.discard(splice)
 
 
 async def _peek(accepted: socket.socket) -> int | None:
@@ -167,6 +183,7 @@ class Chooser(asyncio.BufferedProtocol):
         """Wait for the first bytes."""
         # uvloop's are no subclasses of asyncio's.
         self._transport = made = cast(asyncio.Transport, transport)
+        self._port.choosing(self)
         self._timer = asyncio.get_running_loop().call_later(self._port.known_s, made.abort)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -194,7 +211,13 @@ class Chooser(asyncio.BufferedProtocol):
         """Take note of the end."""
         self._end_waiting()
 
+    def cancel(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _end_waiting(self) -> None:
+        self._port.known(self)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -119,7 +119,7 @@ class ClientConnection:
         self.coordinators: set[CoordinatorLink] = set()
         # The policy of the latest token; "" where none is required.
         self.policy = ""
-        self._engine = Connection(settings, reserve=self._reserve, release=self._release)
+        self._engine = Connection(settings, reserve=self.reserve, release=self.release)
         self._engine.sessions_max, self._engine.links_max = STRANGER_SESSIONS, STRANGER_LINKS
         self._engine.frames_left = STRANGER_FRAMES
         # Bytes of incomplete deliveries, and the policy that they are counted for.
@@ -368,7 +368,8 @@ class ClientConnection:
 
     # Inside
 
-    def _reserve(self, size_bytes: int) -> bool:
+    def reserve(self, size_bytes: int) -> bool:
+        """Reserve bytes for what comes and is not complete; return whether there is room."""
         if not self._parts_bytes:
             self._parts_policy = self.policy
         if not self._listener.reserve(size_bytes, self._parts_bytes, self._parts_policy):
@@ -376,7 +377,8 @@ class ClientConnection:
         self._parts_bytes += size_bytes
         return True
 
-    def _release(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
+        """Release reserved bytes."""
         self._parts_bytes -= size_bytes
         self._listener.release(size_bytes, self._parts_policy)
 

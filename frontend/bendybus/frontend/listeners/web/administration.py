@@ -8,7 +8,7 @@ empty feed, as the service answers. Source: Service Bus, "Service Bus resource p
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -42,6 +42,8 @@ from bendybus.frontend.upstreams.unary_calls import Commit
 # An answer: of one entity, and of a page.
 ENTRY_BYTES: Final = 64 * limits.KB
 FEED_BYTES: Final = limits.MB
+# Entries of a page that are made in one turn of the event loop: a few ms.
+ENTRIES_A_TURN: Final = 10
 ROOM_S: Final = 60.0
 # The tokens of where messages are forwarded to.
 FORWARD_TOKENS: Final[Mapping[str, str]] = {
@@ -76,8 +78,9 @@ class Administration:
         self._front_end = front_end
         self._directory, self._manager = front_end.directory, front_end.manager
         self._authenticator = authenticator
+        self._page = asyncio.Lock()
 
-    async def handle(self, request: web.Request, known: Callable[[], None]) -> web.Response:
+    async def handle(self, request: web.Request, known: Callable[[], None]) -> web.StreamResponse:
         """Answer a request. `known` is called once its token is verified."""
         try:
             caller = self._authenticator.authenticate(
@@ -91,8 +94,11 @@ class Administration:
         except BusError as error:
             return requests.error_response(error)
 
-    async def _within_bounds(self, route: Route, asked: Asked) -> web.Response:
-        """Perform an operation while its call, its request and its answer have room."""
+    async def _within_bounds(self, route: Route, asked: Asked) -> web.StreamResponse:
+        """Perform an operation while its call, its request and its answer have room.
+
+        The answer has room until the client has taken it.
+        """
         ledger, policy = self._front_end.calls, asked.caller.policy
         holder = Holder(asked.request.protocol, policy)
         if not ledger.places.take(policy):
@@ -103,7 +109,10 @@ class Administration:
                 _room(ledger.answers, holder, route.answer_bytes),
             ):
                 body = await requests.read_body(asked.request) if route.has_body else b""
-                return await route.handle(self, replace(asked, body=body))
+                answer = await route.handle(self, replace(asked, body=body))
+                if answer.body is None:
+                    return answer
+                return await requests.write(asked.request, answer)
         finally:
             ledger.places.give(policy)
 
@@ -130,10 +139,10 @@ class Administration:
         skip, top = requests.page_of(asked)
         page, more = self._directory.slice(skip, top, kind=kind, topic=topic)
         runtimes = await self._manager.runtime(page)
-        entries = [
+        entries = await self._in_turns(
             self._entry(asked, entity, runtime)
             for entity, runtime in zip(page, runtimes, strict=True)
-        ]
+        )
         return requests.feed_response(asked, entries, skip + top if more else None)
 
     async def put_entity(self, asked: Asked) -> web.Response:
@@ -156,8 +165,7 @@ class Administration:
 
     async def _put(self, asked: Asked, kinds: Sequence[EntityKind]) -> web.Response:
         path, update = asked.resource.path, requests.is_update(asked.request)
-        described = atom.described(asked.body)
-        wanted = entity_documents.read(described)
+        wanted = entity_documents.read(atom.described(asked.body))
         if wanted.kind not in kinds:
             expected = " or ".join(kinds)
             raise InvalidArgument(
@@ -216,6 +224,19 @@ class Administration:
             updated_ms=entity.updated_at_ms,
         )
 
+    async def _in_turns(self, entries: Iterator[str]) -> list[str]:
+        """Return the entries of a page; a few are made in each turn of the loop.
+
+        And of one page at a time: of many together, a turn of each would be one long turn.
+        """
+        made: list[str] = []
+        async with self._page:
+            for each in entries:
+                made.append(each)
+                if not len(made) % ENTRIES_A_TURN:
+                    await asyncio.sleep(0)
+        return made
+
     # Rules
 
     async def get_rule(self, asked: Asked) -> web.Response:
@@ -230,7 +251,9 @@ class Administration:
         subscription = self._subscription(asked)
         rules = sorted(manage.rules_of(subscription), key=lambda each: each.name.lower())
         skip, top = requests.page_of(asked)
-        entries = [self._rule_entry(asked, subscription, each) for each in rules[skip:][:top]]
+        entries = await self._in_turns(
+            self._rule_entry(asked, subscription, each) for each in rules[skip:][:top]
+        )
         return requests.feed_response(
             asked, entries, skip + top if len(rules) > skip + top else None
         )

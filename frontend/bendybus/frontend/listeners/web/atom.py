@@ -11,13 +11,14 @@ the service, and what the clients of the official SDKs for Python, JavaScript, J
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
-from xml.etree.ElementTree import Element, ParseError
+from typing import Any, Final
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 from xml.sax import saxutils
 
 import defusedxml
 from defusedxml import ElementTree
 
+from bendybus.domain import bounds
 from bendybus.domain.errors import InvalidArgument
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
@@ -32,8 +33,12 @@ ERROR_TYPE: Final = "application/xml;charset=utf-8"
 # The Go SDK knows by this title that there is no such entity.
 NOTHING: Final = "Publicly Listed Services"
 NESTING_MAX: Final = 32
+# The largest rule has less than 600.
+ELEMENTS_MAX: Final = 4_000
 _NEVER: Final = "0001-01-01T00:00:00Z"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# The first ms of the year 1.
+TIME_MS_MIN: Final = -62_135_596_800_000
 # Characters that XML 1.0 cannot express.
 _INVALID: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -59,8 +64,15 @@ def attribute(value: str) -> str:
 
 def moment(ms: int) -> str:
     """Return a time, in milliseconds since 1970; 0 is never."""
-    if not ms:
-        return _NEVER
+    return written_moment(ms) if ms else _NEVER
+
+
+def written_moment(ms: int) -> str:
+    """Return a time, in milliseconds since 1970; 0 is a time like others.
+
+    One that no calendar has becomes the first, or the last, that it has.
+    """
+    ms = min(max(ms, TIME_MS_MIN), bounds.TIME_MS_MAX)
     made = (_EPOCH + timedelta(milliseconds=ms)).replace(tzinfo=None)
     return f"{made.isoformat(timespec='milliseconds')}Z"
 
@@ -114,7 +126,9 @@ def error(status: int, sub_code: int, sentence: str) -> str:
 def described(document: bytes) -> Element:
     """Return the description in an entry. Raises InvalidArgument."""
     try:
-        root = ElementTree.fromstring(document, forbid_dtd=True)
+        parser = ElementTree.DefusedXMLParser(target=_Builder(), forbid_dtd=True)
+        parser.feed(document)
+        root: Element = parser.close()
     except (ParseError, ValueError, LookupError, defusedxml.DefusedXmlException) as error:
         # Not the parser's own words: of a DTD they quote the caller's.
         why = "a DTD or an entity is not allowed"
@@ -129,6 +143,21 @@ def described(document: bytes) -> Element:
             "body", "must be an Atom entry whose content is the description of an entity."
         )
     return found
+
+
+class _Builder(TreeBuilder):
+    """Builds a document of not too many elements: their number is what parsing takes time for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+
+    def start(self, tag: Any, attrs: Any, /) -> Any:
+        """Begin an element. Raises InvalidArgument."""
+        self._count += 1
+        if self._count > ELEMENTS_MAX:
+            raise InvalidArgument("body", f"must have at most {ELEMENTS_MAX} elements.")
+        return super().start(tag, attrs)
 
 
 def _check_nesting(root: Element) -> None:

@@ -268,14 +268,22 @@ def _setting_read(setting: Setting, given: Element) -> Any:
                 raise InvalidArgument(name, f"must be one of {allowed} (got {content[:100]!r}).")
             return EntityStatus(content)
         case SettingType.NAME:
-            return destination(content)
+            return destination(content, name)
     # As it was written, white space included.
     return given.text or ""
 
 
-def destination(uri: str) -> str:
-    """Return the name of an entity from its URI, or from the name itself."""
-    return unquote(urlsplit(uri).path).strip("/") if "//" in uri else uri
+def destination(uri: str, field_name: str = "ForwardTo") -> str:
+    """Return the name of an entity from its URI, or from the name itself.
+
+    Raises InvalidArgument.
+    """
+    try:
+        return unquote(urlsplit(uri).path).strip("/") if "//" in uri else uri
+    except ValueError:
+        raise InvalidArgument(
+            field_name, f"must be the name of an entity, or a URI (got {uri[:100]!r})."
+        ) from None
 
 
 def _boolean(name: str, content: str) -> bool:

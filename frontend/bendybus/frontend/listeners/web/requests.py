@@ -20,6 +20,8 @@ BODY_S: Final = 10.0
 PAGE_MAX: Final = 100
 SKIP_MAX: Final = 10**6
 PUT: Final = "PUT"
+# What is written of a response before the client must take some of it.
+_PIECE_BYTES: Final = 32 * limits.KB
 _BEARER: Final = "bearer "
 _TITLES: Final = {
     ResourceKind.QUEUES: "Queues",
@@ -41,7 +43,8 @@ class Asked:
     @property
     def url(self) -> str:
         """Its URL, with the host that the caller used."""
-        return str(self.request.url)
+        # Not `request.url`, which fails for some values of the header Host.
+        return f"{self.request.scheme}://{self.request.host}{self.request.rel_url}"
 
     def entry_url(self, *names: str) -> str:
         """Return the URL of another resource."""
@@ -131,6 +134,22 @@ def nothing_response(asked: Asked) -> web.Response:
 
 def _document(document: str, kind: str, status: int = 200) -> web.Response:
     return web.Response(status=status, body=document.encode(), headers={"Content-Type": kind})
+
+
+async def write(request: web.Request, response: web.Response) -> web.StreamResponse:
+    """Write a response; return it once the client has taken all but a little of it.
+
+    A client that takes nothing is disconnected by the server; that raises ConnectionError.
+    """
+    body = response.body
+    assert isinstance(body, bytes), "documents are bytes"
+    made = web.StreamResponse(status=response.status, headers=response.headers)
+    made.content_length = len(body)
+    await made.prepare(request)
+    for start in range(0, len(body), _PIECE_BYTES):
+        await made.write(body[start : start + _PIECE_BYTES])
+    await made.write_eof()
+    return made
 
 
 def error_response(error: BusError) -> web.Response:

@@ -103,7 +103,7 @@ def _value_written(value: Value) -> str:
         case bytes():
             kind, content = "base64Binary", base64.b64encode(value).decode("ascii")
         case Timestamp(ms=ms):
-            kind, content = "dateTime", atom.moment(ms)
+            kind, content = "dateTime", atom.written_moment(ms)
         case UUID():
             namespace, kind, content = atom.SERIALIZATION, "guid", str(value)
         case _:
@@ -235,7 +235,10 @@ def _moment(content: str) -> Timestamp:
     found = isodate.parse_datetime(content.strip())
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
-    return Timestamp(round((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000))
+    ms = round((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000)
+    if not atom.TIME_MS_MIN <= ms <= bounds.TIME_MS_MAX:
+        raise OverflowError
+    return Timestamp(ms)
 
 
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}

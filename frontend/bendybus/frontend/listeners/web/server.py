@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from aiohttp import web
 
-from bendybus.frontend.listeners.web import websockets
+from bendybus.frontend.listeners.web import requests, websockets
 from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.websockets import Admit
 
@@ -23,10 +23,13 @@ HEALTH: Final = "/health"
 # request that was answered.
 KEEP_ALIVE_S: Final = 30.0
 END_S: Final = 1.0
+# How long a client may take nothing of an answer, of which so many bytes may wait.
+UNTAKEN_S: Final = 30.0
+UNTAKEN_BYTES: Final = 64 * 1024
 # Bytes that a client without a valid token may send on a WebSocket; and before or after a request,
-# which the loop reads up to 256 KB of at once, before anybody has looked at its token.
+# a whole body of which may arrive before the loop's next turn, in which its token is looked at.
 UNKNOWN_BYTES_MAX: Final = 96 * 1024
-UNHEARD_BYTES_MAX: Final = 320 * 1024
+UNHEARD_BYTES_MAX: Final = requests.BODY_BYTES_MAX + 256 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -42,6 +45,7 @@ class Guard(asyncio.Protocol):
         self._handler = handler
         self._size_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._untaken: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._answering = False
         # Whether the client has presented a valid token in this request.
@@ -49,10 +53,13 @@ class Guard(asyncio.Protocol):
         # Set while the connection carries AMQP: called when output is written, and at the end.
         self.written: Callable[[], None] | None = None
         self.lost: Callable[[], None] | None = None
+        # Called with the number of bytes that came; False: there is no room for them.
+        self.arrived: Callable[[int], bool] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request."""
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = made = cast(asyncio.Transport, transport)
+        made.set_write_buffer_limits(high=UNTAKEN_BYTES)
         self._handler.connection_made(transport)
         if not self._server.take(self._handler, self):
             self._transport.abort()
@@ -80,7 +87,8 @@ class Guard(asyncio.Protocol):
         is_websocket = self.written is not None
         most = UNKNOWN_BYTES_MAX if is_websocket else UNHEARD_BYTES_MAX
         paused = self._answering and not is_websocket
-        if paused or self._size_bytes <= most or self.is_known():
+        has_room = self.arrived is None or self.arrived(len(data))
+        if has_room and (paused or self._size_bytes <= most or self.is_known()):
             self._handler.data_received(data)
         elif self._transport is not None:
             self._transport.abort()
@@ -91,11 +99,14 @@ class Guard(asyncio.Protocol):
         return None
 
     def pause_writing(self) -> None:
-        """Pass it on."""
+        """Pass it on; close a connection of which nothing is taken for too long."""
         self._handler.pause_writing()
+        if self.written is None and self._transport is not None:
+            self._untaken = asyncio.get_running_loop().call_later(UNTAKEN_S, self._transport.abort)
 
     def resume_writing(self) -> None:
         """Pass it on; everything is written."""
+        self._taken()
         self._handler.resume_writing()
         if self.written is not None:
             self.written()
@@ -103,10 +114,16 @@ class Guard(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Take note of the end."""
         self._expect_no_more()
+        self._taken()
         self._server.forget(self._handler)
         self._handler.connection_lost(exc)
         if self.lost is not None:
             self.lost()
+
+    def _taken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
 
     def _expect(self) -> None:
         """Close the connection unless a whole request arrives in time."""

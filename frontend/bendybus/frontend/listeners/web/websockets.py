@@ -20,6 +20,8 @@ PROTOCOLS: Final = ("AMQPWSB10", "amqp")
 PATH: Final = "/$servicebus/websocket"
 # The largest WebSocket message. An AMQP frame may be split over several.
 MESSAGE_BYTES_MAX: Final = 4 * limits.MB
+# Of a message that is not complete, more is counted as incomplete deliveries are.
+FREE_BYTES: Final = 128 * limits.KB
 _CLOSE_S: Final = 2.0
 
 # Makes a connection; None: there are too many.
@@ -32,6 +34,7 @@ class Line(Protocol):
     is_known: Callable[[], bool]
     written: Callable[[], None] | None
     lost: Callable[[], None] | None
+    arrived: Callable[[int], bool] | None
 
 
 async def serve(request: web.Request, admit: Admit, line: Line) -> web.StreamResponse:
@@ -65,6 +68,8 @@ class WebSocketWire:
         self._reads = asyncio.Event()
         self._reads.set()
         self._closing = self._lost = False
+        # Of the message that is coming: what has come, and what of it is reserved.
+        self._come_bytes = self._reserved_bytes = 0
 
     async def serve(self, admit: Admit, line: Line) -> None:
         """Carry a connection until either side ends it."""
@@ -72,6 +77,7 @@ class WebSocketWire:
         if connection is not None:
             line.is_known = lambda: not connection.reading.stranger
             line.written, line.lost = connection.written, self.lost
+            line.arrived = self.arrived
         if self._transport is not None:
             # `resume_writing` is called once all output is written, not earlier.
             self._transport.set_write_buffer_limits(high=0)
@@ -82,6 +88,7 @@ class WebSocketWire:
         try:
             await self._read(connection)
         finally:
+            self._complete(connection)
             connection.lost()
             writer.cancel()
 
@@ -92,10 +99,29 @@ class WebSocketWire:
                 # What it still sent would wait for a line that is gone.
                 return
             message = await self._socket.receive()
+            self._complete(connection)
             if message.type is not WSMsgType.BINARY:
                 # Closed, or a text message, which the binding does not allow.
                 return
             connection.received(message.data)
+
+    def arrived(self, size_bytes: int) -> bool:
+        """Take note of bytes of a message; return whether there is room for them."""
+        connection = self._connection
+        self._come_bytes += size_bytes
+        more = self._come_bytes - FREE_BYTES - self._reserved_bytes
+        if self._lost or connection is None or connection.reading.stranger or more <= 0:
+            return True
+        if not connection.reserve(more):
+            return False
+        self._reserved_bytes += more
+        return True
+
+    def _complete(self, connection: ClientConnection) -> None:
+        """Give back the room of a message, which is complete, or will never be."""
+        if self._reserved_bytes:
+            connection.release(self._reserved_bytes)
+        self._come_bytes = self._reserved_bytes = 0
 
     def lost(self) -> None:
         """Take note that the line is gone, also while nothing is read of it."""

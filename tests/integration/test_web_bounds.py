@@ -1,0 +1,131 @@
+"""What HTTP clients send and do not read: each holds little, and any request is answered."""
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from tests.integration.secured import ROOT, policy
+from tests.integration.test_administration_over_http import entry, raw
+from tests.integration.web import WebBus
+from tests.ports import HOST
+
+pytestmark = [pytest.mark.integration, pytest.mark.requirement("R498")]
+UPGRADE = (
+    b"GET /$servicebus/websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+    b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: AMQPWSB10\r\n\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBus]:
+    made = WebBus(tmp_path_factory.mktemp("bus"), (ROOT, policy("listen", ["Listen"], ["key"])))
+    with made.azure() as azure:
+        azure.create_queue("here")
+        azure.create_topic("topic")
+        azure.create_subscription("topic", "all")
+    yield made
+    made.end()
+
+
+def websocket_frame(data: bytes, *, last: bool = True) -> bytes:
+    """Return a frame of a binary message, masked with zeros."""
+    return bytes([0x82 if last else 0x02, 0xFF]) + struct.pack(">QI", len(data), 0) + data
+
+
+def amqp_frame(kind: int, performative: bytes) -> bytes:
+    """Return a frame of AMQP."""
+    return struct.pack(">IBBH", len(performative) + 8, 2, kind, 0) + performative
+
+
+def test_messages_that_do_not_end_share_a_bound(bus: WebBus) -> None:
+    """The least right is enough to be known."""
+    said = b"\0listen\0key"
+    fields = b"\xa3\x05PLAIN\xa0" + bytes([len(said)]) + said
+    sign_in = b"\0\x53\x41\xc0" + bytes([len(fields) + 1, 2]) + fields
+    front_end = bus.secured.bus.front_end
+    with ExitStack() as stack:
+        lines = [stack.enter_context(raw(bus)) for _ in range(40)]
+        for each in lines:
+            each.sendall(UPGRADE)
+            assert each.recv(4_096).startswith(b"HTTP/1.1 101")
+            each.sendall(websocket_frame(b"AMQP\3\1\0\0" + amqp_frame(1, sign_in)))
+            answer = b""
+            while b"\0\x53\x44\xc0\x03\x01\x50\0" not in answer:
+                more = each.recv(4_096)
+                assert more, answer
+                answer += more
+            opened = amqp_frame(0, b"\0\x53\x10\xc0\x04\x01\xa1\x01c")
+            each.sendall(websocket_frame(b"AMQP\0\1\0\0" + opened))
+            assert each.recv(4_096)
+        before = front_end.rss_bytes()
+
+        for each in lines:
+            with suppress(OSError):
+                each.sendall(websocket_frame(b"x" * 3_900_000, last=False))
+        time.sleep(1)
+
+        assert front_end.rss_bytes() - before < 80_000_000
+
+
+def test_a_body_that_is_allowed_is_read_however_fast_it_comes(bus: WebBus) -> None:
+    body = entry(f"<UserMetadata>{'x' * 500_000}</UserMetadata>")
+
+    answers = [bus.ask("PUT", "/refused", body) for _ in range(30)]
+
+    assert {answer.status for answer in answers} == {400}
+
+
+def test_answers_that_are_not_taken_have_room_and_are_not_kept_twice(bus: WebBus) -> None:
+    """A page of rules of 1,024 characters: the front end holds a little of it for each client."""
+    for number in range(100):
+        rule = (
+            f"<Filter i:type=\"SqlFilter\"><SqlExpression>a = '{'x' * 1_000}'</SqlExpression>"
+            "</Filter>"
+        )
+        path = f"/topic/subscriptions/all/rules/long-{number}"
+        assert bus.ask("PUT", path, entry(rule, "Rule")).status == 201
+    request = (
+        b"GET /topic/subscriptions/all/rules HTTP/1.1\r\nHost: x\r\nAuthorization: "
+        + bus.token().encode() + b"\r\n\r\n"
+    )  # fmt: skip
+    front_end = bus.secured.bus.front_end
+    before = front_end.rss_bytes()
+    with ExitStack() as stack:
+        for _ in range(150):
+            host, port = bus.https.split(":")
+            made = stack.enter_context(socket.socket())
+            # Of what the kernel keeps, little.
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            made.connect((host, int(port)))
+            made = stack.enter_context(bus.tls().wrap_socket(made, server_hostname=HOST))
+            made.sendall(request * 2)
+        time.sleep(3)
+
+        assert front_end.rss_bytes() - before < 80_000_000
+
+
+@pytest.mark.parametrize("host", [b"x:99999999", b"\xff", b"[", b"x y"])
+def test_any_host_is_answered(bus: WebBus, host: bytes) -> None:
+    with raw(bus) as connection:
+        connection.sendall(
+            b"GET /nothing HTTP/1.1\r\nConnection: close\r\nAuthorization: "
+            + bus.token().encode() + b"\r\nHost: " + host + b"\r\n\r\n"
+        )  # fmt: skip
+
+        assert connection.makefile("rb").read().startswith(b"HTTP/1.1 200")
+
+
+def test_a_token_that_is_no_text_is_refused_as_any_other(bus: WebBus) -> None:
+    token = bus.token().encode().replace(b"sr=", b"sr=\xff")
+    with raw(bus) as connection:
+        connection.sendall(
+            b"GET /here HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: "
+            + token + b"\r\n\r\n"
+        )  # fmt: skip
+
+        assert connection.makefile("rb").read().startswith(b"HTTP/1.1 401")
