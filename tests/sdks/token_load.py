@@ -164,8 +164,8 @@ def run(folder: Path, programs: Sequence[Program], plan: Plan) -> dict[str, tupl
         return {sdk: judged(sdk, process, bus, plan) for sdk, process in processes.items()}
     finally:
         for process in processes.values():
-            process.kill()
-            process.wait(10)
+            with process:
+                process.kill()
         bus.secured.end()
 
 
