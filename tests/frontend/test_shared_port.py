@@ -5,9 +5,12 @@ from contextlib import suppress
 
 import pytest
 
+from bendybus.frontend.listeners import shared_port
 from bendybus.frontend.listeners.shared_port import SharedPort
 from tests.ports import HOST
 
+# More than the buffers of sockets hold.
+SIZE_BYTES = 40_000_000
 pytestmark = [pytest.mark.integration, pytest.mark.requirement("R497")]
 
 
@@ -20,9 +23,13 @@ class Hello(asyncio.Protocol):
         transport.close()
 
 
-async def open_port(connections_max: int) -> tuple[SharedPort, int]:
+async def open_port(
+    connections_max: int, grpc: str = f"{HOST}:1", untaken_s: float = 60
+) -> tuple[SharedPort, int]:
     """Return a port on which a connection may stay unknown for a minute."""
-    made = SharedPort(Hello, Hello, f"{HOST}:1", connections_max=connections_max, known_s=60)
+    made = SharedPort(
+        Hello, Hello, grpc, connections_max=connections_max, known_s=60, untaken_s=untaken_s
+    )
     return made, await made.open(f"{HOST}:0", None)
 
 
@@ -65,3 +72,50 @@ async def test_what_is_not_known_yet_ends_with_the_port() -> None:
             with suppress(ConnectionError):
                 assert await reader.read() == b""
             writer.close()
+
+
+@pytest.mark.parametrize("spliced_bytes", [shared_port.SPLICED_BYTES, 2 * SIZE_BYTES])
+async def test_a_grpc_client_that_takes_nothing_gives_its_place_back(
+    monkeypatch: pytest.MonkeyPatch, spliced_bytes: int
+) -> None:
+    # With much room the port has read the end of the answer before the client is given up.
+    monkeypatch.setattr(shared_port, "SPLICED_BYTES", spliced_bytes)
+    ended = asyncio.Event()
+
+    async def grpc(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            writer.write(bytes(SIZE_BYTES))
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_server(grpc, HOST, 0)
+    address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
+    port, number = await open_port(1, address, untaken_s=0.3)
+    _, writer = await asyncio.open_connection(HOST, number, limit=1)
+    writer.write(b"PRI * HTTP/2.0")
+    try:
+        async with asyncio.timeout(10):
+            await ended.wait()
+            while not await hello(number):
+                pass
+    finally:
+        port.stop_listening()
+        await port.close()
+        writer.close()
+        server.close()
+
+
+async def hello(number: int) -> bool:
+    """Return whether a new connection is served."""
+    reader, writer = await asyncio.open_connection(HOST, number)
+    try:
+        writer.write(b"PUT ")
+        return await reader.read() == b"hello"
+    except ConnectionError:
+        # Not at once again: the port is on the same event loop.
+        await asyncio.sleep(0.05)
+        return False
+    finally:
+        writer.close()

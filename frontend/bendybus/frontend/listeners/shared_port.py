@@ -25,6 +25,8 @@ _FIRST_BYTES: Final = 4
 _READ_BYTES: Final = 4 * 1024
 # Unwritten bytes of a spliced connection at which its other side is paused.
 SPLICED_BYTES: Final = 64 * 1024
+# As long as gRPC connections have for an answer.
+UNTAKEN_S: Final = 60.0
 _BACKLOG: Final = 1_024
 # HTTP/1 first: a client that offers both, as Go's does, wants administration. gRPC offers h2 only.
 ALPN: Final = ("http/1.1", "h2")
@@ -35,16 +37,25 @@ Factory = Callable[[], asyncio.BaseProtocol]
 class SharedPort:
     """A port. `amqp`, `http`: make what handles a connection; `grpc`: where gRPC listens.
 
-    `known_s`: how long a client may take until it is known what it speaks.
+    `known_s`: how long a client may take until it is known what it speaks; `untaken_s`: how long a
+    client of gRPC may take nothing of what is written to it.
     """
 
     def __init__(
-        self, amqp: Factory, http: Factory, grpc: str, *, connections_max: int, known_s: float
+        self,
+        amqp: Factory,
+        http: Factory,
+        grpc: str,
+        *,
+        connections_max: int,
+        known_s: float,
+        untaken_s: float = UNTAKEN_S,
     ) -> None:
         self.amqp = amqp
         self.http = http
         self.grpc = grpc
         self.known_s = known_s
+        self.untaken_s = untaken_s
         self._connections_max = connections_max
         self._socket: socket.socket | None = None
         self._tls: ssl.SSLContext | None = None
@@ -112,10 +123,10 @@ class SharedPort:
 
     async def _begin(self, accepted: socket.socket) -> None:
         """Find out whether a client begins with TLS, and hand its connection on."""
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop = asyncio.get_running_loop()
         try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(self.known_s):
                 first = await _peek(accepted)
             tls = self._tls if first == _TLS else None
@@ -270,8 +281,13 @@ class _Side(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the other side, once what it was given is written."""
         other, self.other = self.other, None
-        if other is not None and other.transport is not None:
-            other.transport.close()
+        if other is not None:
+            other.end()
+
+    def end(self) -> None:
+        """Close the connection once what it was given is written."""
+        if self.transport is not None:
+            self.transport.close()
 
 
 class Spliced(_Side):
@@ -282,6 +298,7 @@ class Spliced(_Side):
         self._port = port
         self._first = b""
         self._connecting: asyncio.Task[None] | None = None
+        self._untaken: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connect to the gRPC server."""
@@ -300,12 +317,38 @@ class Spliced(_Side):
         else:
             super().data_received(data)
 
+    def pause_writing(self) -> None:
+        """Let the gRPC server wait, but not for ever."""
+        super().pause_writing()
+        self._expect_taken()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has taken something."""
+        super().resume_writing()
+        self._end_timer()
+
+    def end(self) -> None:
+        """Close the connection once the client has taken what it was given."""
+        super().end()
+        self._expect_taken()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the connection to the gRPC server."""
+        self._end_timer()
         self._port.forget(self)
         if self._connecting is not None:
             self._connecting.cancel()
         super().connection_lost(exc)
+
+    def _expect_taken(self) -> None:
+        self._end_timer()
+        if self.transport is not None:
+            loop = asyncio.get_running_loop()
+            self._untaken = loop.call_later(self._port.untaken_s, self.transport.abort)
+
+    def _end_timer(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
 
     async def _connect(self) -> None:
         host, _, port = self._port.grpc.rpartition(":")
