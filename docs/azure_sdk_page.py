@@ -38,8 +38,8 @@ completed after that.
 | Java | renews in the last tenth of a token's lifetime |
 | JavaScript | renews two minutes before the end, and a shorter token again and again: its \
 credential must tell an end that is two minutes later |
-| Go | renews after two minutes at the earliest: when a token ends, a call fails as unauthorized; \
-the program repeats it, and the SDK connects with a new token |
+| Go | renews after two minutes at the earliest: when a token ends, calls fail as unauthorized \
+until the program opens its sender or receiver again |
 
 """
 _EXCEPTIONS: Final = """\

@@ -48,6 +48,8 @@ def sdk(cluster: Cluster) -> str:
     """
     pins = ROOT / "requirements" / "image-sdk.txt"
     with tempfile.TemporaryDirectory() as folder:
+        # The image's user reads it, too.
+        Path(folder).chmod(0o755)
         subprocess.run(
             [*("go", "build", "-trimpath", "-buildvcs=false"), "-o", f"{folder}/{_GO_FILE}", "."],
             cwd=ROOT / "tests" / "sdks" / "go",

@@ -14,12 +14,12 @@ SECRET = "bus-rootmanagesharedaccesskey"
 
 # Operations of tests/sdks/go, which has no certificates of its own.
 GO_JOBS = [
-    {"id": name, "operation": name, "entity": "others"}
+    {"id": name, "operation": name, "entity": name.replace("_", "-")}
     for name in ("send_a_list", "peek", "list_queues")
 ]
 GO_SCRIPT = (
-    """echo "$JOBS" | sed "s|\"entity\"|\"send\": \"$CONNECTION_STRING\", """
-    """\"listen\": \"$CONNECTION_STRING\", \"manage\": \"$CONNECTION_STRING\", \"entity\"|g" """
+    r"""echo "$JOBS" | sed "s|\"entity\"|\"send\": \"$CONNECTION_STRING\", """
+    r"""\"listen\": \"$CONNECTION_STRING\", \"manage\": \"$CONNECTION_STRING\", \"entity\"|g" """
     f"| {images.GO_PROGRAM}"
 )
 
@@ -44,7 +44,7 @@ def test_official_sdks_send_receive_and_administer_over_tls_and_websockets(
             space.bus("bus", 2, frontend={"replicas": 2}),
             space.queue("orders", "bus"),
             space.queue("visits", "bus", requiresSession=True),
-            space.queue("others", "bus"),
+            *(space.queue(job["entity"], "bus") for job in GO_JOBS),
         )
         objects = traffic.client_pod(
             "sdk",
@@ -86,4 +86,5 @@ def test_official_sdks_send_receive_and_administer_over_tls_and_websockets(
     )
     rows = [json.loads(line) for line in counts.splitlines()]
     left = {row["name"]: row["runtime"]["countDetails"]["activeMessageCount"] for row in rows}
-    assert left == {"orders": 0, "visits": 0, "others": 0}
+    left_by_go = {"send-a-list": 0, "peek": 30, "list-queues": 0}
+    assert left == {"orders": 0, "visits": 0, **left_by_go}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -106,7 +107,8 @@ func (l *tokenLoad) failed(what string, err error) {
 }
 
 func (l *tokenLoad) send() {
-	sender := must(l.client().NewSender(l.Queues.Load, nil))
+	client := l.client()
+	sender := must(client.NewSender(l.Queues.Load, nil))
 	for number := 0; l.passed() < l.Seconds; number++ {
 		name := strconv.Itoa(number)
 		ctx, stop := context.WithTimeout(context.Background(), 15*time.Second)
@@ -115,10 +117,41 @@ func (l *tokenLoad) send() {
 		if err != nil {
 			l.failed("send", err)
 			l.noted(func() { l.answer.Unsure = append(l.answer.Unsure, name) })
+			if unauthorized(err) {
+				_ = sender.Close(context.Background())
+				sender = must(client.NewSender(l.Queues.Load, nil))
+			}
 			continue
 		}
 		l.noted(func() { l.answer.Acknowledged = append(l.answer.Acknowledged, name) })
 		time.Sleep(time.Duration(l.Pause * float64(time.Second)))
+	}
+}
+
+// Whether a token ended. The SDK does not open such a link again, as it does others.
+func unauthorized(err error) bool {
+	var known *sb.Error
+	return errors.As(err, &known) && known.Code == sb.CodeUnauthorizedAccess
+}
+
+// A receiver that is opened again when its token ended.
+type reopened struct {
+	load     *tokenLoad
+	client   *sb.Client
+	queue    string
+	receiver *sb.Receiver
+}
+
+func (l *tokenLoad) receiver(queue string) *reopened {
+	client := l.client()
+	return &reopened{l, client, queue, must(client.NewReceiverForQueue(queue, nil))}
+}
+
+func (r *reopened) failed(what string, err error) {
+	r.load.failed(what, err)
+	if unauthorized(err) {
+		_ = r.receiver.Close(context.Background())
+		r.receiver = must(r.client.NewReceiverForQueue(r.queue, nil))
 	}
 }
 
@@ -133,51 +166,51 @@ func (l *tokenLoad) missing() bool {
 	return false
 }
 
-func (l *tokenLoad) some(receiver *sb.Receiver, count int) []*sb.ReceivedMessage {
+func (r *reopened) some(count int) []*sb.ReceivedMessage {
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
-	found, err := receiver.ReceiveMessages(ctx, count, nil)
+	found, err := r.receiver.ReceiveMessages(ctx, count, nil)
 	if err != nil && ctx.Err() == nil {
-		l.failed("receive", err)
+		r.failed("receive", err)
 	}
 	return found
 }
 
-func (l *tokenLoad) complete(receiver *sb.Receiver, message *sb.ReceivedMessage) error {
+func (r *reopened) complete(message *sb.ReceivedMessage) error {
 	ctx, stop := context.WithTimeout(context.Background(), 15*time.Second)
 	defer stop()
-	return receiver.CompleteMessage(ctx, message, nil)
+	err := r.receiver.CompleteMessage(ctx, message, nil)
+	if err != nil {
+		r.failed("complete", err)
+	}
+	return err
 }
 
 func (l *tokenLoad) receive() {
-	receiver := must(l.client().NewReceiverForQueue(l.Queues.Load, nil))
+	receiver := l.receiver(l.Queues.Load)
 	for l.passed() < l.Seconds+1 || (l.missing() && l.passed() < l.Seconds+l.Rest) {
-		for _, message := range l.some(receiver, 20) {
-			if err := l.complete(receiver, message); err != nil {
-				l.failed("complete", err)
-				continue
+		for _, message := range receiver.some(20) {
+			if receiver.complete(message) == nil {
+				l.noted(func() { l.answer.Completed[string(message.Body)]++ })
 			}
-			l.noted(func() { l.answer.Completed[string(message.Body)]++ })
 		}
 	}
 }
 
 // Receives all of a queue at first, and completes it when the disturbances are over.
 func (l *tokenLoad) hold() {
-	receiver := must(l.client().NewReceiverForQueue(l.Queues.Held, nil))
+	receiver := l.receiver(l.Queues.Held)
 	found := []*sb.ReceivedMessage{}
 	for len(found) < l.Held {
-		found = append(found, l.some(receiver, l.Held-len(found))...)
+		found = append(found, receiver.some(l.Held-len(found))...)
 	}
 	time.Sleep(time.Duration((l.Holds - l.passed()) * float64(time.Second)))
 	for _, message := range found {
 		for range 30 {
-			if err := l.complete(receiver, message); err != nil {
-				l.failed("complete what is held", err)
-				continue
+			if receiver.complete(message) == nil {
+				l.noted(func() { l.answer.Held = append(l.answer.Held, string(message.Body)) })
+				break
 			}
-			l.noted(func() { l.answer.Held = append(l.answer.Held, string(message.Body)) })
-			break
 		}
 	}
 }
