@@ -18,7 +18,9 @@ SPARK = Path(__file__).parent / "spark" / "live"
 # Against another implementation of AMQP, which `make test-peers` installs: it is compiled.
 PEERS = Path(__file__).parent / "amqp_peers"
 # With the toolchains of other languages, which `make sdks` needs: only where they are asked for.
-SDKS = Path(__file__).parent / "sdks"
+SDKS = (Path(__file__).parent / "sdks", Path(__file__).parent / "programs")
+# In the paths of tests that use the official SDK.
+OFFICIAL = ("amqp", "emulator", "over_http", "shared_port", "web_bounds")
 # Fixtures that start processes for many tests: what uses one stays in one test process.
 SHARED = frozenset({"bus", "standard_bus", "secured"})
 # Of those, what costs so much (17 processes) that only one test process starts it.
@@ -48,8 +50,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return True
     if SPARK in (collection_path, *collection_path.parents):
         return importlib.util.find_spec("pyspark") is None or None
-    if SDKS in (collection_path, *collection_path.parents):
-        return None if any("tests/sdks" in each for each in config.args) else True
+    for folder in SDKS:
+        if folder in (collection_path, *collection_path.parents):
+            return None if any(f"tests/{folder.name}" in each for each in config.args) else True
     if PEERS in (collection_path, *collection_path.parents):
         return importlib.util.find_spec("proton") is None or None
     return None
@@ -80,7 +83,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _leaves_no_sockets(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let nothing of the official SDK be found in another test than that which used it."""
     yield
-    if "azure.servicebus" in sys.modules and "amqp" in request.path.as_posix():
+    if "azure.servicebus" in sys.modules and any(
+        each in request.path.as_posix() for each in OFFICIAL
+    ):
         sdk_leftovers.collect()
 
 

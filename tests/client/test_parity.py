@@ -8,11 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import azure.core.pipeline.transport as azure_transport
 import pytest
-
-# aio.management of the original imports it; aiohttp is not installed here.
-azure_transport.AioHttpTransport = object
 
 MODULES = {
     "azure.servicebus": "bendybus.client",

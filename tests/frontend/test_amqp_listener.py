@@ -62,7 +62,7 @@ def test_a_connection_without_a_token_is_closed_also_if_it_never_answers(
     with listening.raw().open() as stranger, listening.raw().open() as holder:
         assert holder.put_token(listening.token(), "amqp://x/") == 202
 
-        assert ended(stranger.wait(Close, within_s=3)) == "amqp:unauthorized-access"
+        assert ended(stranger.wait(Close, within_s=3)) == "amqp:connection:forced"
         stranger.wait_for_end(3)
         holder.read(0.5)
         assert not holder.ended
@@ -74,7 +74,7 @@ def test_a_connection_whose_last_token_ended_is_closed_after_the_same_time(
     with listening.raw().open() as peer, listening.raw().plain(POLICY, KEY) as other:
         assert peer.put_token(listening.token(1.5), "amqp://x/") == 202
 
-        assert ended(peer.wait(Close, within_s=6)) == "amqp:unauthorized-access"
+        assert ended(peer.wait(Close, within_s=6)) == "amqp:connection:forced"
         other.read(0.2)
         assert not other.ended
 

@@ -2,7 +2,6 @@
 
 import math
 import string
-import time
 from typing import Any
 from uuid import UUID
 
@@ -174,13 +173,11 @@ def test_a_time_that_no_calendar_has_is_refused_and_if_stored_does_not_hide_its_
     "inside", ["<b/>" * 100_000, "<b>" * 70_000 + "</b>" * 70_000], ids=["wide", "deep"]
 )
 def test_a_body_of_many_elements_is_refused_before_all_of_it_is_read(inside: str) -> None:
-    body = f"<entry><content>{inside}</content></entry>".encode()
-    began = time.thread_time()
+    # What follows is not XML: who reads on finds that.
+    body = f"<entry><content>{inside}</wrong>".encode()
 
     with pytest.raises(InvalidArgument, match="must have at most 4000 elements"):
         atom.described(body)
-
-    assert time.thread_time() - began < 0.05
 
 
 @given(text=st.text(max_size=60))

@@ -8,12 +8,15 @@ from tests.test_tidy import ROOT
 
 CLUSTER: Final = "needs a cluster: `make e2e` does what it prints"
 SPARK: Final = "needs Java and Spark: `make test-spark` runs its jobs, and the tutorial's program"
+SDKS: Final = "needs Node, Java or Go: tests/sdks/test_pages.py runs its program"
+DOCKER: Final = "needs Docker: tests/integration/test_emulator.py runs its services as processes"
 # By page, or by page and heading.
 PARSED: Final[dict[str, str | dict[str, str]]] = {
     "README.md": {"Data pipelines": SPARK, "On Kubernetes": CLUSTER},
     "docs/how-to/back-up-and-restore.md": CLUSTER,
     "docs/how-to/declare-topics.md": CLUSTER,
     "docs/how-to/install-on-kubernetes.md": CLUSTER,
+    "docs/how-to/replace-the-emulator.md": DOCKER,
     "docs/how-to/retained-data.md": CLUSTER,
     "docs/how-to/run-data-pipelines.md": SPARK,
     "docs/how-to/run-pipelines-on-kubernetes.md": CLUSTER,
@@ -21,6 +24,9 @@ PARSED: Final[dict[str, str | dict[str, str]]] = {
     "docs/how-to/troubleshoot-on-kubernetes.md": CLUSTER,
     "docs/how-to/upgrade.md": CLUSTER,
     "docs/how-to/use-a-bus-on-a-cluster.md": CLUSTER,
+    "docs/how-to/use-the-azure-sdk-for-go.md": SDKS,
+    "docs/how-to/use-the-azure-sdk-for-java.md": SDKS,
+    "docs/how-to/use-the-azure-sdk-for-javascript.md": SDKS,
     "docs/tutorial/flights-on-spark.md": SPARK,
 }
 # What a line begins with that is not run, and why.

@@ -437,7 +437,8 @@ class ClientConnection:
     def _must_have_token(self) -> None:
         if not self.claims.any:
             within_s = self._times.token_s
-            self.end(Error("amqp:unauthorized-access", f"no token was put within {within_s:.0f} s"))
+            # Not unauthorized: the SDK for Go would never connect again.
+            self.end(Error("amqp:connection:forced", f"no token was put within {within_s:.0f} s"))
 
     def _watch_silence(self, due_s: float) -> None:
         """Close the connection of a client that has sent, or read, nothing for too long."""
