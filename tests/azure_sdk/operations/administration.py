@@ -13,7 +13,7 @@ from azure.servicebus.management import CorrelationRuleFilter, SqlRuleAction, Sq
 from tests.azure_sdk.operation_table import SUBSCRIPTION, Entity, operation, several
 
 MANY = 110
-TRIES = 10
+TRIES = 100
 
 
 @operation

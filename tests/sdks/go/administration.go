@@ -15,7 +15,7 @@ import (
 
 const (
 	many  = 110
-	tries = 10
+	tries = 100
 )
 
 func (e *entity) administration(connectionString string) *admin.Client {

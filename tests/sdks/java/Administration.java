@@ -20,7 +20,7 @@ import java.util.stream.IntStream;
 /** Operations of the administration client, over HTTPS. */
 final class Administration {
     private static final int MANY = 110;
-    private static final int TRIES = 10;
+    private static final int TRIES = 100;
 
     private Administration() {}
 

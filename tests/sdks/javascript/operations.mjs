@@ -17,7 +17,7 @@ const BATCH_BYTES = 256 * 1024;
 const PART = 8 * 1024;
 const ROOM = 400;
 const MANY = 110;
-const TRIES = 10;
+const TRIES = 100;
 
 class Entity {
   constructor(job, options = { retryOptions: { maxRetries: 2, retryDelayInMs: 200 } }) {
