@@ -296,7 +296,7 @@ def test_all_problems_are_found_at_once_in_the_order_of_the_file() -> None:
         (b'{"a": 1, "a": 2}', 'is not JSON: the key "a" is there twice.'),
         (b'{\n"a": 1, // x\n}', "Config.json, line 2: is not JSON: expecting property name "),
         (b'{\n"a": 1 // x\n}', "Config.json, line 2: is not JSON: expecting ',' delimiter "),
-        (b"NaN", "is not JSON: NaN is no JSON number."),
+        (b"NaN", "is not JSON: NaN is not a JSON number."),
         (b"[" * 100_000, "is not JSON that can be read: it is nested too deeply."),
         (b"\xff\xfe{\0}\0", "is not UTF-8 text. Save it as UTF-8."),
         (b'{"apiVersion": "v1"}', "is a manifest, not a Config.json. Give it to bendybus up -f."),

@@ -165,7 +165,7 @@ def test_a_time_that_no_calendar_has_is_refused_and_if_stored_does_not_hide_its_
     earlier = as_body(written.replace("00:00:00.000Z", "00:00:00+14:00"))
 
     assert "0001-01-01T00:00:00.000Z" in written
-    with pytest.raises(InvalidArgument, match="is no value of type dateTime"):
+    with pytest.raises(InvalidArgument, match="is not a valid dateTime"):
         rule_documents.read(atom.described(earlier))
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a file that was written for another program: manifests, and a report.
+"""The result of converting another program's file: manifests, and a report.
 
 An importer makes a `Conversion`. Nothing of the file is dropped silently: its report has a finding
 for every field, and for every default that differs from that of the other program.

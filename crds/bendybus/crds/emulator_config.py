@@ -11,8 +11,8 @@ those of the domain's table, by the names that Azure's resources have.
             └── Subscriptions[]          Name, Properties
                 └── Rules[]              emulator_rules
 
-Source: the schema that is published with the emulator, and its behaviour. What is absent gets the
-defaults of Azure, which are ours; where the emulator has another one, the report says so.
+Source: the schema that is published with the emulator, and its behaviour. What is absent gets
+Azure's defaults; the report lists each default of the emulator that differs.
 """
 
 import re

@@ -84,7 +84,7 @@ class FieldReader:
         return found.get(name)
 
     def items(self, field: Field | None) -> Iterator[Field]:
-        """Give the items of a list, with their paths; none if there is no list."""
+        """Yield the items of a list, with their paths; nothing if the field is absent."""
         if field is None:
             return
         path, value = field

@@ -51,7 +51,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _wrong(where: str, sentence: str) -> ManifestError:

@@ -1,4 +1,4 @@
-"""What somebody may have meant by a word that is not known.
+"""Suggestions for misspelled names.
 
 Apart from the models, which take longer to import than most commands take to run.
 """

@@ -311,7 +311,9 @@ def ready_sentence(facts: dict[str, Any], bundle: Bundle, host: str) -> str:
     partitions = f"{count} partition" + ("" if count == 1 else "s")
     access = "This machine only, any key is accepted."
     if host != LOOPBACK:
-        access = f"It listens at {host}: whoever can reach it has access, any key is accepted."
+        access = (
+            f"It listens at {host}: every client that can reach it has access; any key is accepted."
+        )
     return (
         f"Ready: bus {namespace.name!r} ({namespace.tier}{implicit}) with {partitions} at "
         f"{facts['endpoint']}, data in {facts['data']}. {access}"

@@ -318,7 +318,7 @@ class Spliced(_Side):
             super().data_received(data)
 
     def pause_writing(self) -> None:
-        """Let the gRPC server wait, but not for ever."""
+        """Pause the gRPC server, for a bounded time."""
         super().pause_writing()
         self._expect_taken()
 

@@ -327,7 +327,7 @@ class Administration:
 
 
 def _topic_of(resource: Resource) -> str:
-    """A topic's subscriptions are a part of it: whoever manages it creates and lists them."""
+    """A topic's subscriptions are part of it: a key with Manage on it creates and lists them."""
     return resource.entity
 
 

@@ -214,7 +214,7 @@ def _value(field: str, given: Element) -> Value:
     try:
         return reader(content)
     except (ValueError, OverflowError, isodate.ISO8601Error, binascii.Error):
-        raise InvalidArgument(field, f"{content[:100]!r} is no value of type {kind}.") from None
+        raise InvalidArgument(field, f"{content[:100]!r} is not a valid {kind}.") from None
 
 
 def _integer(content: str) -> int:

@@ -29,7 +29,7 @@ Admit = Callable[[Wire], ClientConnection | None]
 
 
 class Line(Protocol):
-    """The TCP connection of a WebSocket, which tells what becomes of it."""
+    """The TCP connection of a WebSocket; reports when it is written or lost."""
 
     is_known: Callable[[], bool]
     written: Callable[[], None] | None
