@@ -1,6 +1,8 @@
 """A process that forks after it used the client: parent and child both go on."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,31 @@ from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.stream import Stream
 from tests.client.conftest import RETRY, Either
 from tests.client.fake_front_end import FakeFrontEnd
+
+# What even a busy machine needs for a program; who waits longer waits for ever.
+PROGRAM_S = 30
+# What a program that is ended needs to say where its threads stand.
+DUMP_S = 5
+
+
+def _run(program: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that forks; one that does not end says where its processes stand."""
+    command = [sys.executable, "-X", "faulthandler", "-c", program, *args]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=PROGRAM_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGABRT)
+            out, errors = process.communicate(timeout=DUMP_S)
+            pytest.fail(f"not ended after {PROGRAM_S} s\n{out}\n{errors}")
+    return subprocess.CompletedProcess(command, process.returncode, out, errors)
+
 
 PROGRAM = """
 import os, sys, threading
@@ -41,13 +68,7 @@ client.close()
 
 
 def test_parent_and_child_both_go_on_after_a_fork(fake: FakeFrontEnd) -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", PROGRAM, fake.connection_string],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    found = _run(PROGRAM, fake.connection_string)
 
     assert found.returncode == 0, found.stderr
     assert found.stdout.splitlines() == ["child child", "parent parent 0"], found.stderr
@@ -85,14 +106,7 @@ async def test_settlements_in_the_background_before_a_fork_stay_with_the_parent(
     await sender.send_messages([ServiceBusMessage(str(index)) for index in range(3)])
     fake.hold_settlements = asyncio.Event()
 
-    found = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", IN_BACKGROUND, fake.connection_string],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    found = await asyncio.to_thread(_run, IN_BACKGROUND, fake.connection_string)
 
     assert found.stdout.splitlines() == ["child True", "parent 0"], found.stderr
     fake.call(fake.hold_settlements.set)
@@ -128,13 +142,7 @@ for _ in range(3):
 thread.join()
 client.close()
 """
-    found = subprocess.run(
-        [sys.executable, "-c", program, fake.connection_string],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    found = _run(program, fake.connection_string)
 
     assert found.returncode == 0, found.stderr
     assert len(fake.queues["q"].messages) == 100

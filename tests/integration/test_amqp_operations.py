@@ -51,7 +51,10 @@ class Place:
         """Return an administration client that may do no more than `right`."""
         text = self.bus.connection_string(name, right).split(";EntityPath")[0]
         of = AsyncAdministration if kind == "aio" else ServiceBusAdministrationClient
-        client = of.from_connection_string(text, connection_verify=self.bus.ca_file)
+        # Without this the SDK reads all of the environment, while pytest changes it between tests.
+        client = of.from_connection_string(
+            text, connection_verify=self.bus.ca_file, use_env_settings=False
+        )
         return Blocking(self.loop, client) if kind == "aio" else client
 
     def perform(self, row: Row, layout: str, client: str) -> Counts:
