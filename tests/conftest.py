@@ -20,7 +20,17 @@ PEERS = Path(__file__).parent / "amqp_peers"
 # With the toolchains of other languages, which `make sdks` needs: only where they are asked for.
 SDKS = (Path(__file__).parent / "sdks", Path(__file__).parent / "programs")
 # In the paths of tests that use the official SDK.
-OFFICIAL = ("amqp", "emulator", "over_http", "shared_port", "web_bounds")
+OFFICIAL = (
+    "amqp",
+    "azure",
+    "chaos",
+    "compose",
+    "emulator",
+    "over_http",
+    "printed",
+    "shared_port",
+    "web_bounds",
+)
 # Fixtures that start processes for many tests: what uses one stays in one test process.
 SHARED = frozenset({"bus", "standard_bus", "secured"})
 # Of those, what costs so much (17 processes) that only one test process starts it.
@@ -80,18 +90,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
 
 
-def _leaves_no_sockets(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let nothing of the official SDK be found in another test than that which used it."""
+def _uses_official_sdk(request: pytest.FixtureRequest) -> bool:
+    path = request.path.as_posix()
+    return "azure.servicebus" in sys.modules and any(each in path for each in OFFICIAL)
+
+
+@pytest.fixture(autouse=True)
+def _after_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let no socket of the official SDK be found in another test than that which used it."""
     yield
-    if "azure.servicebus" in sys.modules and any(
-        each in request.path.as_posix() for each in OFFICIAL
-    ):
+    if _uses_official_sdk(request):
         sdk_leftovers.collect()
 
 
-# After each test, and after what its module has for all of them.
-_after_tests = pytest.fixture(autouse=True)(_leaves_no_sockets)
-_after_modules = pytest.fixture(autouse=True, scope="module")(_leaves_no_sockets)
+@pytest.fixture(autouse=True, scope="module")
+def _after_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Nor any of what a module has for all of its tests."""
+    yield
+    if _uses_official_sdk(request):
+        sdk_leftovers.end_threads()
+        sdk_leftovers.collect()
 
 
 def pytest_collection_finish() -> None:
