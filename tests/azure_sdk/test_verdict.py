@@ -8,6 +8,7 @@ KNOWN = verdict.exceptions(
         "exception": [
             {"test": "test_a.py::*_admin", "outcome": "failed", "reason": "no administration"},
             {"test": "test_a.py::test_old", "outcome": "skipped", "reason": "pending"},
+            {"test": "test_a.py::test_time", "outcome": "either", "reason": "a slow service"},
         ]
     }
 )
@@ -34,6 +35,14 @@ def test_a_reason_for_a_test_that_passes_is_wrong() -> None:
     assert verdict.unexplained(found, KNOWN) == [
         "test_a.py::test_list_admin[pyamqp]: passed, not failed: "
     ]
+
+
+def test_a_test_of_times_may_pass_or_fail_but_not_be_left_out() -> None:
+    found = [
+        Result("test_a.py::test_time", outcome) for outcome in ("passed", "failed", "skipped")
+    ]
+
+    assert verdict.unexplained(found, KNOWN) == ["test_a.py::test_time: skipped, not either: "]
 
 
 def test_a_test_that_fails_in_one_phase_has_failed() -> None:
