@@ -205,7 +205,7 @@ def check_destinations(catalogue: Entries, wanted: Entity, current: Entity | Non
 
 def _destination(catalogue: Entries, wanted: Entity, field: str, name: str) -> Entity:
     """Return the entity that is forwarded to. Raises what refuses it."""
-    entities.check_name(name)
+    forwarding.check_destination_name(field, name)
     if name.lower() == wanted.key:
         raise _refusal(wanted, field, f"{wanted.title} cannot forward to itself. Choose another")
     found = catalogue.by_key(name.lower())
