@@ -20,7 +20,14 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from bendybus.crds import bundling, conversion, emulator_rules, json_text, loading
+from bendybus.crds import (
+    bundling,
+    conversion,
+    emulator_rules,
+    field_reader,
+    json_text,
+    loading,
+)
 from bendybus.crds.bundle import KINDS, Bundle, NamespaceSettings
 from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError, Problem
@@ -227,9 +234,9 @@ class _Converter:
         path, value = field
         match setting.type:
             case SettingType.BOOLEAN:
-                return self._typed(field, bool, "true or false")
+                return self._typed(field, bool, field_reader.TRUE_OR_FALSE)
             case SettingType.WHOLE:
-                return self._typed(field, int, "a whole number")
+                return self._typed(field, int, field_reader.WHOLE_NUMBER)
             case SettingType.DURATION:
                 return self._duration(setting, field)
             case SettingType.STATUS:
