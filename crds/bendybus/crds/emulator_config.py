@@ -17,6 +17,7 @@ Azure's defaults; the report lists each default of the emulator that differs.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -304,6 +305,8 @@ class _Converter:
         except ManifestError as error:
             self._add(error.problems)
             return None
+        # A file without Rules means the default rule, also where an earlier one had some.
+        bundle = replace(bundle, default_rules=True)
         for wish in bundle.entities:
             try:
                 descriptions.check_new(

@@ -95,8 +95,8 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
         catalogue_rules.check_may_change(command, current)
     elif current.origin is Origin.MANIFEST and command.origin is not Origin.MANIFEST:
         raise errors.ManagedByManifest(
-            f"{current.title} comes from a manifest and is changed only there: edit "
-            "the manifest and apply it.",
+            f"{current.title} comes from a manifest or Config.json and is changed only there: edit "
+            "the manifest and apply it, or Config.json and start the bus again.",
             metadata={"entity": current.name},
         )
 
