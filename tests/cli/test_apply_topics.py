@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from bendybus.cli.bus import manifests
-from bendybus.crds import bundling, loading
+from bendybus.cli.bus.management import Management
+from bendybus.crds import bundling, emulator_config, loading
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
@@ -15,6 +16,7 @@ from bendybus.domain.limits import Tier
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import FLIGHTS, run
 
+STRING = "Endpoint=sb://{};SharedAccessKey=x;UseDevelopmentEmulator=true"
 TOPICS = """
 apiVersion: bendybus.io/v1alpha1
 kind: Subscription
@@ -143,6 +145,37 @@ def test_apply_makes_nothing_that_a_basic_bus_lacks(tmp_path: Path) -> None:
         manifests.plan(bundle, [])
 
 
+@pytest.mark.requirement("R502")
+def test_rules_that_config_json_drops_give_way_to_the_default_rule(bus: FakeManagement) -> None:
+    filtered = {
+        "Name": "red",
+        "Properties": {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "c = 'red'"}},
+    }
+
+    def apply(*rules: object) -> tuple[list[tuple[str, bool]], list[str], bool]:
+        topic = {"Name": "delays", "Subscriptions": [{"Name": "audit", "Rules": list(rules)}]}
+        namespace = {"Name": "flights", "Topics": [topic]}
+        config = {"UserConfig": {"Namespaces": [namespace]}}
+        bundle = emulator_config.convert("Config.json", config).bundle
+        with Management(STRING.format(bus.address)) as management:
+            outcomes = manifests.apply(
+                manifests.ManifestEntities(management), bundle, manifests.Patience(5)
+            )
+        found = bus.topics.directory.find("delays/Subscriptions/audit", EntityKind.SUBSCRIPTION)
+        assert isinstance(found.description, SubscriptionDescription)
+        steps = [(each.step.change.value, each.step.drops_rules) for each in outcomes]
+        return steps[1:], [each.name for each in found.description.rules], found.manifest_rules
+
+    told = [apply(filtered), apply(), apply(), apply(filtered)]
+
+    assert told == [
+        ([("created", False)], ["red"], True),
+        ([("updated", True)], ["$Default"], False),
+        ([("unchanged", False)], ["$Default"], False),
+        ([("updated", False)], ["red"], True),
+    ]
+
+
 def queues(**forwards: str) -> str:
     """Return manifests of queues: name → what else its spec has."""
     return "\n---\n".join(
@@ -190,6 +223,24 @@ def test_apply_names_a_cycle_of_forwarding_and_makes_nothing(
     assert code != 0
     assert sentence in " ".join(told.split())
     assert "does not exist" not in told
+    assert not [call for call in bus.calls if "Create" in call]
+
+
+@pytest.mark.requirement("R265")
+@pytest.mark.parametrize("field", ["forwardTo", "forwardDeadLetteredMessagesTo"])
+def test_a_destination_that_does_not_exist_is_named_with_its_manifest_and_nothing_is_made(
+    bus: FakeManagement, tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str
+) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text(queues(a="", b=f", {field}: nope"))
+
+    code = run(bus, "apply", "-f", str(file))
+
+    assert code != 0
+    assert (
+        "queues.yaml, document 2: queue 'b' forwards to 'nope', which does not exist. Declare it, "
+        f"too, or correct {field}."
+    ) in " ".join(capsys.readouterr().err.split())
     assert not [call for call in bus.calls if "Create" in call]
 
 

@@ -83,3 +83,19 @@ def test_a_file_of_another_user_is_one_sentence(
     assert capsys.readouterr().err == (
         "bendybus: Config.json: permission denied. Make the file readable for all: chmod a+r.\n"
     )
+
+
+@pytest.mark.requirement("R500")
+def test_the_file_itself_is_not_overwritten(capsys: Capture, tmp_path: Path) -> None:
+    config = tmp_path / "Config.json"
+    config.write_bytes(EXAMPLE.read_bytes())
+    (tmp_path / "bus.yaml").symlink_to(config)
+
+    codes = [
+        command.main(["convert", str(config), "--to", str(tmp_path / name)])
+        for name in ("Config.json", "bus.yaml")
+    ]
+
+    assert codes == [2, 2]
+    assert "is the file to convert. Choose another." in capsys.readouterr().err
+    assert config.read_bytes() == EXAMPLE.read_bytes()

@@ -95,10 +95,11 @@ def test_a_name_may_be_taken_once_whatever_its_case() -> None:
             {"forwardTo": "audit", "requiresSession": True},
             "spec.forwardTo: a queue that requires sessions cannot forward its messages",
         ),
-        ({"lockDuration": "PT1S"}, "spec.lockDuration: must be 5000 ms to 300000 ms (got 1000 ms)"),
+        ({"lockDuration": "PT1S"}, "spec.lockDuration: must be PT5S to PT5M (got PT1S)"),
         ({"lockDuration": "P10675199DT2H48M5.4775807S"}, "spec.lockDuration: "),
         ({"maxSizeInMegabytes": 1000}, "spec.maxSizeInMegabytes: must be one of"),
         ({"autoDeleteOnIdle": "PT1M"}, "spec.autoDeleteOnIdle: must be at least PT5M"),
+        ({"forwardTo": "a b"}, "spec.forwardTo: 'a b' must start with a letter or digit"),
         ({"entityName": "-no"}, "spec.entityName: '-no' must start with a letter or digit"),
     ],
 )

@@ -12,6 +12,7 @@ from bendybus.crds.bundle import NamespaceSettings
 from bendybus.crds.conversion import Conversion, Outcome
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.loading import Loaded
+from bendybus.domain import limits
 from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
 from bendybus.domain.filters.rule import CorrelationFilter, SqlFilter, SqlRuleAction
 from bendybus.domain.limits import Tier
@@ -217,13 +218,19 @@ def test_two_hundred_entities_and_any_partition_count_are_possible() -> None:
         ({"RequiresSession": "true"}, "must be true or false (got 'true'). Remove the quotes."),
         ({"LockDuration": "P1W"}, "must not have weeks: write P7D."),
         ({"LockDuration": 60}, "must be text (got 60)."),
-        ({"LockDuration": "PT1H"}, "must be 5000 ms to 300000 ms (got 3600000 ms)."),
+        ({"LockDuration": "PT1H"}, "must be PT5S to PT5M (got PT1H)."),
         (
             {"LockDuration": "00:01:00"},
             "must be an ISO 8601 duration such as PT30S, PT5M or P7D (got '00:01:00').",
         ),
         ({"ForwardTo": ["x"]}, "must be text (got ['x'])."),
-        ({"Status": "Off"}, "must be Active or Disabled or SendDisabled or ReceiveDisabled (got "),
+        ({"MaxDeliveryCount": "ten"}, "must be a whole number (got 'ten')."),
+        (
+            {"Status": "Off"},
+            "must be Active or Disabled or SendDisabled or ReceiveDisabled (got 'Off').",
+        ),
+        ({"ForwardTo": "sb://x/y"}, "'sb://x/y' must start with a letter or digit, end with "),
+        ({"ForwardDeadLetteredMessagesTo": "a b"}, "'a b' must start with a letter or digit, "),
         ({"lockduration": "PT1M", "LockDuration": "PT1M"}, "is the same field as "),
     ],
 )
@@ -234,6 +241,7 @@ def test_a_wrong_value_is_named_with_its_path(properties: dict[str, Any], said: 
 
     assert [each for each in problems if each.startswith(f"{QUEUE}.Properties.{name}: {said}")]
     assert len(problems) == 1
+    assert problems[0].endswith("Remove the quotes.") == said.endswith("Remove the quotes.")
 
 
 @pytest.mark.requirement("R501")
@@ -254,6 +262,12 @@ def test_a_wrong_value_is_named_with_its_path(properties: dict[str, Any], said: 
         ({"FilterType": "Correlation", "CorrelationFilter": {"Properties": {"a.b": [1]}}},
          '.CorrelationFilter.Properties["a.b"]', "must be text, a number, true or false (got ["),
         ({"SqlFilter": {"SqlExpression": "1 = 1"}}, ".FilterType", "is missing. It is required."),
+        ({"FilterType": "Correlation", "CorrelationFilter": {"Properties": {"order_id": 1 << 64}}},
+         ".CorrelationFilter.Properties.order_id", "must fit into 64 bits "),
+        ({"FilterType": "Correlation", "CorrelationFilter": {"Properties": {"a.b": "x" * 2_000}}},
+         '.CorrelationFilter.Properties["a.b"]', "must be at most 1024 characters "),
+        ({"FilterType": "Correlation", "CorrelationFilter": {"Subject": "x", "Properties": {}}},
+         ".CorrelationFilter", "must have at least one property. Known: CorrelationId, "),
     ],
 )  # fmt: skip
 def test_a_wrong_rule_is_named_with_its_path(
@@ -262,6 +276,46 @@ def test_a_wrong_rule_is_named_with_its_path(
     problems = refused(document(topics=[topic_with(rule(**properties))]))
 
     assert [each for each in problems if each.startswith(f"{RULE}.Properties{field}: {said}")]
+    assert len(problems) == 1
+
+
+@pytest.mark.requirement("R501")
+def test_two_rules_of_one_name_are_named_also_beside_another_mistake() -> None:
+    sql = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "a = 1"}}
+    rules = [rule(**sql), {"Name": "R", "Properties": sql}, {"Name": "x", "Properties": {}}]
+
+    problems = refused(document(topics=[topic_with(*rules)]))
+
+    where = RULE.removesuffix("[0]")
+    assert problems == [
+        f"{where}[1].Name: 'R' is already the name of {where}[0]; case does not count. Choose "
+        "another name.",
+        f"{where}[2].Properties.FilterType: is missing. It is required.",
+    ]
+
+
+@pytest.mark.requirement("R501")
+def test_a_queue_too_many_is_named_before_the_start() -> None:
+    many = [{"Name": f"q{number}"} for number in range(limits.ENTITIES_PER_NAMESPACE + 1)]
+
+    [problem] = refused(document(queues=many))
+
+    assert problem == (
+        "UserConfig.Namespaces[0].Queues[10000]: there are more than 10,000 queues and topics of "
+        "a namespace. Remove some."
+    )
+
+
+@pytest.mark.requirement("R501")
+def test_a_subscription_too_many_is_named_before_the_start() -> None:
+    many = [{"Name": f"s{number}"} for number in range(limits.SUBSCRIPTIONS_PER_TOPIC + 1)]
+
+    [problem] = refused(document(topics=[{"Name": "t", "Subscriptions": many}]))
+
+    assert problem == (
+        "UserConfig.Namespaces[0].Topics[0].Subscriptions[2000]: there are more than 2,000 "
+        "subscriptions of a topic. Remove some."
+    )
 
 
 @pytest.mark.requirement("R501")
@@ -296,6 +350,7 @@ def test_all_problems_are_found_at_once_in_the_order_of_the_file() -> None:
         (b'{"a": 1, "a": 2}', 'is not JSON: the key "a" is there twice.'),
         (b'{\n"a": 1, // x\n}', "Config.json, line 2: is not JSON: expecting property name "),
         (b'{\n"a": 1 // x\n}', "Config.json, line 2: is not JSON: expecting ',' delimiter "),
+        (b'{\n"a": [1,\n],\n}', "Config.json, line 3: is not JSON: "),
         (b"NaN", "is not JSON: NaN is not a JSON number."),
         (b"[" * 100_000, "is not JSON that can be read: it is nested too deeply."),
         (b"\xff\xfe{\0}\0", "is not UTF-8 text. Save it as UTF-8."),
@@ -328,6 +383,14 @@ def test_what_the_number_of_partitions_does_not_allow_is_named_before_the_start(
     assert key.field == RULE
     assert "in a partitioned topic no action can" in key.sentence
     assert emulator_config.convert("c", config).bundle.entities
+
+
+@pytest.mark.requirement("R501")
+@pytest.mark.parametrize(("text", "bracket"), [(b'{"a": [1, 2 ,\n ]}', "]"), (b'{"a": 1,}', "}")])
+def test_a_comma_too_many_is_named(text: bytes, bracket: str) -> None:
+    [problem] = refused(text)
+
+    assert problem.endswith(f"Remove the comma before {bracket}.")
 
 
 @pytest.mark.requirement("R501")

@@ -19,7 +19,7 @@ def refused(cluster: Cluster, *documents: Changes) -> str:
 
 
 BAD_QUEUES: list[tuple[Changes, str]] = [
-    ({"lockDuration": "PT10M"}, "lockDuration: must be 5000 ms to 300000 ms"),
+    ({"lockDuration": "PT10M"}, "lockDuration: must be PT5S to PT5M"),
     ({"lockDuration": "5 minutes"}, "spec.lockDuration"),
     ({"maxSizeInMegabytes": 1500}, "maxSizeInMegabytes: must be one of 1024"),
     ({"maxMessageSizeInKilobytes": 2048}, "maxMessageSizeInKilobytes: can be set only in Premium"),

@@ -114,7 +114,7 @@ BAD: list[tuple[str, Body, str]] = [
     ("Subscription", {}, "spec.topicName"),
     ("Subscription", {"topicName": "a//b"}, "topicName must not contain // or /Subscriptions/"),
     ("Subscription", {"topicName": "a", "entityName": "b_"}, "spec.entityName"),
-    ("Subscription", {"topicName": "a", "lockDuration": "PT9M"}, "lockDuration: must be 5000 ms"),
+    ("Subscription", {"topicName": "a", "lockDuration": "PT9M"}, "lockDuration: must be PT5S"),
     (
         "Subscription",
         {"topicName": "a", "rules": [{"name": "r", "sqlFilter": {"sqlExpression": "x >"}}]},

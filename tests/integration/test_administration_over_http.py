@@ -163,7 +163,7 @@ def test_forwarding_needs_the_right_on_the_destination(bus: WebBus) -> None:
     ("description", "sentence"),
     [
         ("<LockDuration>five</LockDuration>", "lockDuration: must be an ISO 8601 duration"),
-        ("<LockDuration>PT1S</LockDuration>", "lockDuration: must be 5000 ms"),
+        ("<LockDuration>PT1S</LockDuration>", "lockDuration: must be PT5S"),
         ("<MaxDeliveryCount>-1</MaxDeliveryCount>", "MaxDeliveryCount: must be a whole number"),
         ("<MaxDeliveryCount>1e3</MaxDeliveryCount>", "MaxDeliveryCount: must be a whole number"),
         (f"<MaxDeliveryCount>{'9' * 5000}</MaxDeliveryCount>", "must be a whole number"),

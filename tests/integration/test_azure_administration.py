@@ -300,5 +300,5 @@ def test_authorization_rules_are_the_policies_and_cannot_be_changed_by_clients(
 def test_what_is_not_allowed_is_refused_in_a_sentence(
     azure: ServiceBusAdministrationClient,
 ) -> None:
-    with pytest.raises(HttpResponseError, match="lockDuration: must be 5000 ms to 300000 ms"):
+    with pytest.raises(HttpResponseError, match="lockDuration: must be PT5S to PT5M"):
         azure.create_queue("long", lock_duration=timedelta(minutes=6))

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusSender,
+    TransportType,
+)
+from azure.servicebus.management import ServiceBusAdministrationClient
 
 from bendybus.cli.commands.emulator_command import READY_LINE
 from tests.integration.amqp import take
@@ -112,10 +118,51 @@ def test_a_changed_config_is_applied_and_what_is_absent_is_kept_and_named(run: R
             [dead_letter] = dead.receive_messages(1, max_wait_time=20)
     send(second, "new", "hello")
 
-    assert "queue 'old' is in no manifest any more; it is kept. Remove it with " in second.output
+    assert "queue 'old' is not declared any more; it is kept. Remove it with " in second.output
     assert str(dead_letter) == "twice"
     assert received(second, "old") == ["still here"]
     assert received(second, "new") == ["hello"]
+
+
+@pytest.mark.requirement("R502")
+def test_rules_that_a_changed_config_drops_filter_no_more(run: Run) -> None:
+    def topics(**rules: Any) -> list[Any]:
+        return [{"Name": "t", "Subscriptions": [{"Name": "s", **rules}]}]
+
+    none = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1 = 0"}}
+    first = run(config(Topics=topics(Rules=[{"Name": "none", "Properties": none}])))
+    first.wait_ready()
+    first.stop()
+
+    second = run(config(Topics=topics()))
+    second.wait_ready()
+    with second.sdk() as client:
+        with client.get_topic_sender("t") as sender:
+            sender.send_messages(ServiceBusMessage("hello"))
+        with client.get_subscription_receiver("t", "s") as receiver:
+            [message] = take(receiver, 1)
+
+    assert str(message) == "hello"
+    assert (
+        "subscription 't/Subscriptions/s' has no declared rules any more; it takes every message "
+        "from now on." in second.output
+    )
+
+
+@pytest.mark.requirement("R504")
+def test_the_string_for_administration_works_with_the_certificate_beside_it(run: Run) -> None:
+    emulator = run(config("orders"))
+    emulator.wait_ready()
+    told = dict(line.split(": ", 1) for line in emulator.lines if ": " in line)
+
+    with ServiceBusAdministrationClient.from_connection_string(
+        told["For administration clients"],
+        connection_verify=told["CA certificate for administration clients"],
+    ) as administration:
+        names = [each.name for each in administration.list_queues()]
+
+    assert names == ["orders"]
+    assert f":{emulator.http_port};" in told["For administration clients"]
 
 
 @pytest.mark.requirement("R502")
@@ -172,6 +219,24 @@ def test_amqp_over_websockets_is_on_the_http_port(run: Run) -> None:
         answer = line.recv(4096)
 
     assert answer.startswith(b"HTTP/1.1 101 ")
+
+
+@pytest.mark.requirement("R504")
+def test_the_sdk_opens_websockets_at_the_http_port_that_it_is_told(run: Run) -> None:
+    emulator = run(config("orders"))
+    emulator.wait_ready()
+
+    with (
+        ServiceBusClient.from_connection_string(
+            emulator.connection_string,
+            transport_type=TransportType.AmqpOverWebsocket,
+            custom_endpoint_address=f"sb://localhost:{emulator.http_port}",
+        ) as client,
+        client.get_queue_sender("orders") as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("hello"))
+
+    assert received(emulator, "orders") == ["hello"]
 
 
 @pytest.mark.requirement("R501")

@@ -95,9 +95,12 @@ def test_a_manifest_with_a_problem_is_refused_with_its_sentence() -> None:
     assert decision.message.startswith("spec.lockDuration: ")
 
 
+WITH_SESSIONS = {"forwardTo": "x", "requiresSession": True}
+
+
 @pytest.mark.parametrize(
     "fields",
-    [{"lockDuration": "PT1S"}, {"entityName": "-"}, {"forwardTo": "x", "requiresSession": True}],
+    [{"lockDuration": "PT1S"}, {"entityName": "-"}, {"forwardTo": "a b"}, WITH_SESSIONS],
 )
 def test_a_value_that_the_domain_refuses_is_refused(fields: dict[str, Any]) -> None:
     decision = plan.decide(queue(**fields), bus(), None)

@@ -8,7 +8,7 @@ import pytest
 from bendybus.domain import errors, forwarding
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
+from bendybus.domain.entity_settings import BY_NAME, QueueDescription, SubscriptionDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.state.commands import CommitEntity
@@ -57,8 +57,9 @@ def test_a_destination_is_a_queue_or_a_topic_and_another_one(driver: Driver, fie
     with pytest.raises(errors.InvalidOperation, match="is no queue or topic"):
         commit(driver, EntityAction.UPDATE, "Orders", changes={field: "news/Subscriptions/all"})
     for name in ("Orders/$DeadLetterQueue", "a//b", "-"):
-        with pytest.raises(errors.InvalidArgument):
+        with pytest.raises(errors.InvalidArgument) as caught:
             commit(driver, EntityAction.UPDATE, "Orders", changes={field: name})
+        assert caught.value.field == BY_NAME[field].manifest_name
     commit(driver, EntityAction.UPDATE, "Orders", changes={field: "NEWS"})
 
 

@@ -57,7 +57,7 @@ def test_rules_that_the_manifest_omits_are_the_clients_to_change(driver: Driver)
     assert [(each.name, each.filter) for each in rules_of(driver, A)] == [("red", BLUE.filter)]
     assert not known(driver, A).manifest_rules
     # What else it has is the manifest's.
-    with pytest.raises(errors.ManagedByManifest, match="edit the manifest"):
+    with pytest.raises(errors.ManagedByManifest, match="edit the manifest and apply it, or Config"):
         subscription(driver, action=UPDATE, changes={"rules": (BLUE,)})
 
 

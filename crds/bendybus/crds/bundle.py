@@ -58,9 +58,11 @@ class Bundle:
     """What the manifests of one bus ask for; topics before subscriptions, destinations before
     what forwards to them.
 
-    `implicit`: no BusNamespace was among them.
+    `implicit`: no BusNamespace was among them. `default_rules`: a subscription whose rules are not
+    declared any more gets the default rule; else it keeps those that it has.
     """
 
     namespace: NamespaceSettings
     implicit: bool
     entities: tuple[EntityWish, ...]
+    default_rules: bool = False

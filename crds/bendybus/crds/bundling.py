@@ -4,6 +4,7 @@ Pure: loading is done before, sending to the bus after. The rules of entities ar
 """
 
 import graphlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from bendybus.crds import entity_manifest
@@ -42,7 +43,8 @@ def bundle(loaded: Sequence[Loaded], *, running: NamespaceSettings | None = None
     for item in loaded:
         if isinstance(item.manifest, EntityManifest):
             problems.extend(_check(item, item.manifest, namespace, wishes))
-    problems.extend(_check_number(namespace, wishes))
+    problems.extend(_check_number(wishes))
+    problems.extend(_check_partitioned_number(namespace, wishes))
     problems.extend(_check_cycles(wishes))
     if problems:
         raise ManifestError(*problems)
@@ -107,6 +109,7 @@ def _check(
         descriptions.check(
             description, tier=namespace.tier, partition_count=namespace.partition_count
         )
+        forwarding.check_names(description)
     except InvalidArgument as error:
         return [_of_domain(item, error)]
     except InvalidOperation as error:
@@ -123,7 +126,32 @@ def _of_domain(item: Loaded, error: InvalidArgument) -> Problem:
     return item.problem(f"spec.{error.field}", error.message.removeprefix(f"{error.field}: "))
 
 
-def _check_number(namespace: NamespaceSettings, wishes: dict[str, EntityWish]) -> list[Problem]:
+def _check_number(wishes: Mapping[str, EntityWish]) -> list[Problem]:
+    """Return the first entity that is one too many, whatever the bus has already."""
+    counts: Counter[str] = Counter()
+    for key, wish in wishes.items():
+        if wish.kind is EntityKind.SUBSCRIPTION:
+            family, what, most = (
+                subscription_name.family(key),
+                "subscriptions of a topic",
+                limits.SUBSCRIPTIONS_PER_TOPIC,
+            )
+        else:
+            family, what, most = (
+                "",
+                "queues and topics of a namespace",
+                limits.ENTITIES_PER_NAMESPACE,
+            )
+        counts[family] += 1
+        if counts[family] > most:
+            sentence = f"there are more than {most:,} {what}. Remove some."
+            return [Problem(wish.source, "", "kind", sentence)]
+    return []
+
+
+def _check_partitioned_number(
+    namespace: NamespaceSettings, wishes: Mapping[str, EntityWish]
+) -> list[Problem]:
     spread = [
         wish for wish in wishes.values() if getattr(wish.description, "enable_partitioning", False)
     ]

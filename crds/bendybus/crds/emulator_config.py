@@ -17,10 +17,18 @@ Azure's defaults; the report lists each default of the emulator that differs.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from bendybus.crds import bundling, conversion, emulator_rules, json_text, loading
+from bendybus.crds import (
+    bundling,
+    conversion,
+    emulator_rules,
+    field_reader,
+    json_text,
+    loading,
+)
 from bendybus.crds.bundle import KINDS, Bundle, NamespaceSettings
 from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError, Problem
@@ -227,9 +235,9 @@ class _Converter:
         path, value = field
         match setting.type:
             case SettingType.BOOLEAN:
-                return self._typed(field, bool, "true or false")
+                return self._typed(field, bool, field_reader.TRUE_OR_FALSE)
             case SettingType.WHOLE:
-                return self._typed(field, int, "a whole number")
+                return self._typed(field, int, field_reader.WHOLE_NUMBER)
             case SettingType.DURATION:
                 return self._duration(setting, field)
             case SettingType.STATUS:
@@ -297,6 +305,8 @@ class _Converter:
         except ManifestError as error:
             self._add(error.problems)
             return None
+        # A file without Rules means the default rule, also where an earlier one had some.
+        bundle = replace(bundle, default_rules=True)
         for wish in bundle.entities:
             try:
                 descriptions.check_new(

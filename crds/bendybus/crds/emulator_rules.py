@@ -45,16 +45,32 @@ def read(reader: FieldReader, field: Field | None, *, partitioned: bool) -> list
 
     `partitioned`: whether the topic is; not every action is possible then.
     """
-    found = (_rule(reader, path, value, partitioned) for path, value in reader.items(field))
-    return [each for each in found if each]
+    found: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for path, value in reader.items(field):
+        made = _rule(reader, path, value, partitioned, names)
+        found += [made] if made else []
+    return found
 
 
-def _rule(reader: FieldReader, path: str, value: Any, partitioned: bool) -> dict[str, Any]:
+def _rule(
+    reader: FieldReader, path: str, value: Any, partitioned: bool, names: dict[str, str]
+) -> dict[str, Any]:
+    """Return a rule, none if it is wrong. `names`: of the rules before it, with their paths."""
     found = reader.fields(path, value, ("Name", _PROPERTIES), idle={})
     given = reader.required(path, found, "Name")
     name = reader.text(given)
     if given is not None and name is not None:
-        reader.taken(given[0])
+        other = names.setdefault(name.lower(), path)
+        if other == path:
+            reader.taken(given[0])
+        else:
+            reader.problem(
+                given[0],
+                f"{name!r} is already the name of {other}; case does not count. Choose another "
+                "name.",
+            )
+            name = None
     properties = reader.required(path, found, _PROPERTIES)
     if properties is None:
         return {}
@@ -76,7 +92,7 @@ def _checked(reader: FieldReader, path: str, made: dict[str, Any], partitioned: 
             reader.problem(path + _below(field), field_errors.sentence(detail))
     except InvalidArgument as error:
         said = error.message.removeprefix(f"{error.field}: ")
-        reader.problem(path + _below(error.field), said)
+        reader.problem(path + _place(made, error.field), said)
     except (InvalidOperation, QuotaExceeded) as error:
         reader.problem(path, error.message)
     else:
@@ -84,8 +100,17 @@ def _checked(reader: FieldReader, path: str, made: dict[str, Any], partitioned: 
     return False
 
 
+def _place(made: Mapping[str, Any], field: str) -> str:
+    """Return the path, below a rule, of a field of the domain."""
+    for name in made.get("correlationFilter", {}).get("properties", {}):
+        # As the user wrote it: it is no name of a field.
+        if field == f"filter.properties[{name!r}]":
+            return json_text.step(f".{_PROPERTIES}.CorrelationFilter.{_PROPERTIES}", name)
+    return _below(field)
+
+
 def _below(field: str) -> str:
-    """Return the path, below a rule, of a field of a manifest or of the domain."""
+    """Return the path, below a rule, of a field of a manifest."""
     first, _, rest = field.partition(".")
     if first in ("name", "ruleName"):
         return ".Name"
@@ -152,6 +177,7 @@ def _correlation(reader: FieldReader, path: str, found: Mapping[str, Field]) -> 
     field = reader.required(path, found, "CorrelationFilter")
     if field is None:
         return {}
+    problems = len(reader.problems)
     names = {name: to_camel(each) for each, name in rule.SYSTEM_PROPERTIES.items()}
     inner = reader.fields(*field, (*names, _PROPERTIES), idle=_IDLE)
     made: dict[str, Any] = {}
@@ -161,9 +187,14 @@ def _correlation(reader: FieldReader, path: str, found: Mapping[str, Field]) -> 
             reader.taken(inner[name][0])
             made[own] = text
     if _PROPERTIES in inner:
-        made["properties"] = _application_properties(reader, *inner[_PROPERTIES])
-    if not made and isinstance(field[1], dict):
-        reader.problem(field[0], "must have at least one property.")
+        properties = _application_properties(reader, *inner[_PROPERTIES])
+        made |= {"properties": properties} if properties else {}
+    if not made and len(reader.problems) == problems:
+        reader.problem(
+            field[0],
+            f"must have at least one property. Known: {', '.join((*names, _PROPERTIES))}. For "
+            "every message use FilterType Sql with SqlExpression 1 = 1.",
+        )
     return made
 
 

@@ -4,6 +4,7 @@ An importer walks the file with one `FieldReader`. Names of fields are compared 
 the programs that write such files are not exact; null is the same as absent.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -13,6 +14,10 @@ from bendybus.crds.errors import Problem
 
 # A field as it is written: its path, and its value.
 Field = tuple[str, Any]
+TRUE_OR_FALSE: Final = "true or false"
+WHOLE_NUMBER: Final = "a whole number"
+# What values of a type look like where they are written in quotes.
+_UNQUOTED: Final = {TRUE_OR_FALSE: "true|false", WHOLE_NUMBER: "-?[0-9]+"}
 _NULL: Final = "null is the same as absent."
 
 
@@ -105,7 +110,7 @@ class FieldReader:
 
     def wrong(self, path: str, wanted: str, value: Any) -> None:
         """Note a value of the wrong type."""
-        quoted = isinstance(value, str) and wanted not in ("an object, { … }", "a list, [ … ]")
-        hint = " Remove the quotes." if quoted else ""
+        quoted = isinstance(value, str) and _UNQUOTED.get(wanted)
+        hint = " Remove the quotes." if quoted and re.fullmatch(quoted, value) else ""
         shown = field_errors.shown(value)
         self.problem(path, f"must be {wanted} (got {shown}).{hint}")

@@ -5,9 +5,12 @@ would keep one of them without a word.
 """
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 from bendybus.crds.errors import ManifestError, Problem
+
+_TRAILING_COMMA: Final = re.compile(r",\s*([}\]])")
 
 
 def parse(source: str, data: bytes) -> Any:
@@ -21,9 +24,7 @@ def parse(source: str, data: bytes) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refused)
     except json.JSONDecodeError as error:
-        lines = text.splitlines() or [""]
-        line = lines[min(error.lineno, len(lines)) - 1]
-        hint = " JSON has no comments: remove them." if "//" in line or "/*" in line else ""
+        hint = _hint(text, error.pos)
         where = f"{source}, line {error.lineno}"
         said = f"{error.msg[0].lower()}{error.msg[1:]}"
         raise _wrong(where, f"is not JSON: {said} (column {error.colno}).{hint}") from error
@@ -31,6 +32,16 @@ def parse(source: str, data: bytes) -> Any:
         raise _wrong(source, "is not JSON that can be read: it is nested too deeply.") from error
     except ValueError as error:
         raise _wrong(source, f"is not JSON: {error}.") from error
+
+
+def _hint(text: str, position: int) -> str:
+    """Return what to do about text that is not JSON at `position`; "": that is not known."""
+    line = text[text.rfind("\n", 0, position) + 1 :].partition("\n")[0]
+    if "//" in line or "/*" in line:
+        return " JSON has no comments: remove them."
+    # The position is that of the bracket or, from Python 3.13 on, of the comma.
+    comma = _TRAILING_COMMA.match(text, max(text.rfind(",", 0, position + 1), 0))
+    return f" Remove the comma before {comma[1]}." if comma else ""
 
 
 def step(path: str, name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from bendybus.domain import entity_settings, limits
+from bendybus.domain import entity_settings, forwarding, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description, SettingType, SubscriptionDescription
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
@@ -72,6 +72,7 @@ def check_new(
         value = getattr(wanted, setting.name)
         if current is None or getattr(current, setting.name) != value:
             setting.check_new(value, tier)
+    forwarding.check_names(wanted, current)
     size_kb = wanted.max_message_size_in_kilobytes
     if current is None or current.max_message_size_in_kilobytes != size_kb:
         _check_new_message_size(size_kb, tier, partition_count)

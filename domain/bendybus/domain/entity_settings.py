@@ -162,8 +162,8 @@ class Setting:
         if self.is_text:
             return f"must be at most {bounds.most} characters (got {number})."
         if not self.endless:
-            unit = " ms" if self.type is SettingType.DURATION else ""
-            return f"must be {bounds.least}{unit} to {bounds.most}{unit} (got {number}{unit})."
+            shown = durations.render if self.type is SettingType.DURATION else str
+            return f"must be {shown(bounds.least)} to {shown(bounds.most)} (got {shown(number)})."
         if number < bounds.least:
             hint = f"; omit it for {self.omitted}" if self.omitted else ""
             return f"must be at least {durations.render(bounds.least)}{hint}."

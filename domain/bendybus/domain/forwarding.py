@@ -9,10 +9,11 @@ A message that cannot be forwarded ends in the transfer dead-letter sub-queue of
 
 from typing import Final
 
-from bendybus.domain import limits
+from bendybus.domain import entity as entities
+from bendybus.domain import entity_settings, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_settings import Description
-from bendybus.domain.errors import InvalidOperation
+from bendybus.domain.errors import InvalidArgument, InvalidOperation
 from bendybus.domain.sub_queue import SubQueue
 
 HOPS_REASON: Final = "MaxTransferHopCountExceeded"
@@ -41,6 +42,25 @@ def destinations_of(described: Description) -> list[str]:
     """Return the names that an entity so described forwards to, in lower case."""
     names = (getattr(described, field) for field in FIELDS)
     return [name.lower() for name in names if name]
+
+
+def check_names(described: Description, current: Description | None = None) -> None:
+    """Raise InvalidArgument for a destination that can be the name of no queue or topic.
+
+    Those that `current` has already are kept.
+    """
+    for field in FIELDS:
+        name = getattr(described, field)
+        if name and (current is None or getattr(current, field) != name):
+            check_destination_name(field, name)
+
+
+def check_destination_name(field: str, name: str) -> None:
+    """Raise InvalidArgument, with the field as users write it, unless a name can be one."""
+    try:
+        entities.check_name(name)
+    except InvalidArgument as error:
+        raise error.named(entity_settings.BY_NAME[field].manifest_name) from error
 
 
 def check_receives(entity: Entity, sub_queue: SubQueue) -> None:

@@ -20,7 +20,14 @@ from bendybus.cli.bus.management import Management
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.crds.bundle import KINDS, Bundle, EntityWish, NamespaceSettings
 from bendybus.crds.errors import ManifestError
-from bendybus.domain import descriptions, errors, forwarding, lifecycle, subscription_name
+from bendybus.domain import (
+    descriptions,
+    entity_settings,
+    errors,
+    forwarding,
+    lifecycle,
+    subscription_name,
+)
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description
 from bendybus.domain.errors import BusError
@@ -31,6 +38,7 @@ from bendybus.wire import entities
 STDIN: Final = Path("-")
 T = TypeVar("T")
 _RETRY_S: Final = 0.25
+_ANY_GENERATION: Final = 0
 _MANIFEST: Final = pb.ENTITY_ORIGIN_MANIFEST
 
 
@@ -107,13 +115,17 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One entity and what becomes of it; `wish` is None for one that no manifest declares."""
+    """One entity and what becomes of it; `wish` is None for one that no manifest declares.
+
+    `drops_rules`: a subscription's rules were declared, and give way to the default rule.
+    """
 
     change: Change
     kind: EntityKind
     name: str
     wish: EntityWish | None = None
     generation: int = 0
+    drops_rules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +176,20 @@ def plan(bundle: Bundle, existing: Sequence[Existing]) -> list[Step]:
     """
     steps: list[Step] = []
     unclaimed = {entity.name.lower(): entity for entity in existing}
-    known = {each.name.lower() for each in existing if each.kind is EntityKind.TOPIC}
-    known |= {wish.name.lower() for wish in bundle.entities if wish.kind is EntityKind.TOPIC}
+    topics = {each.name.lower() for each in existing if each.kind is EntityKind.TOPIC}
+    topics |= {wish.name.lower() for wish in bundle.entities if wish.kind is EntityKind.TOPIC}
+    known = {*unclaimed, *(wish.name.lower() for wish in bundle.entities)}
     ready = {each.name.lower() for each in existing}
     for wish in bundle.entities:
-        _check_topic(wish, known)
+        _check_topic(wish, topics)
+        found = unclaimed.pop(wish.name.lower(), None)
+        _check_destinations(wish, found, known)
         _check_mutual(wish, ready, bundle)
         ready.add(wish.name.lower())
-        found = unclaimed.pop(wish.name.lower(), None)
-        steps.append(_step(wish, found, bundle.namespace))
+        step = _step(wish, found, bundle.namespace)
+        if found is not None and found.manifest_rules and not wish.has_rules:
+            step = replace(step, drops_rules=bundle.default_rules)
+        steps.append(step)
     for entity in unclaimed.values():
         if entity.has_manifest and not entity.orphaned:
             steps.append(Step(Change.KEPT, entity.kind, entity.name))
@@ -186,6 +203,22 @@ def _check_topic(wish: EntityWish, known: Container[str]) -> None:
             f"{wish.source}: topic {parts[0]!r} does not exist. Add its manifest, or correct "
             "spec.topicName."
         )
+
+
+def _check_destinations(wish: EntityWish, found: Existing | None, known: Container[str]) -> None:
+    """Raise EntityNotFound for a destination that neither the bus nor the manifests have.
+
+    One that the entity has already is kept, as the bus keeps it.
+    """
+    kept = () if found is None else forwarding.destinations_of(found.description)
+    for field in forwarding.FIELDS:
+        name = getattr(wish.description, field)
+        if name and name.lower() not in kept and name.lower() not in known:
+            where = entity_settings.BY_NAME[field].manifest_name
+            raise errors.EntityNotFound(
+                f"{wish.source}: {wish.kind} {wish.name!r} forwards to {name!r}, which does not "
+                f"exist. Declare it, too, or correct {where}."
+            )
 
 
 def _check_mutual(wish: EntityWish, ready: Container[str], bundle: Bundle) -> None:
@@ -292,6 +325,11 @@ def _do(bus: Bus, step: Step) -> Outcome:
         return Outcome(step)
     if step.change is Change.CREATED:
         answer = bus.create(step.wish)
+    elif step.drops_rules:
+        # First the default rule, which is what `wish` has, then the rules are the clients'. When
+        # only the first was done, the rules are still declared ones: both are done again.
+        bus.update(replace(step.wish, left_out=()), if_generation=step.generation)
+        answer = bus.update(step.wish, if_generation=_ANY_GENERATION)
     else:
         answer = bus.update(step.wish, if_generation=step.generation)
     return Outcome(step, tuple(each.partition for each in answer if not each.done))

@@ -10,6 +10,7 @@ import typer
 import yaml
 
 from bendybus.cli.bus import emulator_configs
+from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
 
 
@@ -34,6 +35,8 @@ def convert(
 ) -> None:
     """Convert a Config.json of the official emulator to manifests."""
     emulator_configs.check_premium(premium)
+    if to is not None and to.exists() and file.exists() and to.samefile(file):
+        raise UsageError(f"--to: {to} is the file to convert. Choose another.")
     conversion = emulator_configs.read(file, partition_count=premium)
     # Escaped: no character of a file reaches the terminal.
     text = yaml.safe_dump_all(

@@ -84,7 +84,9 @@ def emulator(
         process_commands.say_kept(outcomes)
         printing.note(f"Connection string: {connection_string(facts['amqp_endpoints'][0])}")
         for address in facts["http_endpoints"]:
+            printing.note(f"For administration clients: {connection_string(address)}")
             printing.note(f"Health: http://{address}/health")
+        printing.note(f"CA certificate for administration clients: {facts['ca_file']}")
         printing.note(process_commands.ready_sentence(facts, bundle, host))
         printing.line(READY_LINE)
 

@@ -263,13 +263,18 @@ def _apply(
 
 
 def say_kept(outcomes: Sequence[Outcome]) -> None:
-    """Name, on stderr, the entities that an earlier run had manifests for."""
+    """Name, on stderr, what an earlier run had manifests for and this one has not."""
     for outcome in outcomes:
+        if outcome.step.drops_rules:
+            printing.note(
+                f"{outcome.step.kind} {outcome.step.name!r} has no declared rules any more; it "
+                "takes every message from now on."
+            )
         if outcome.step.change is Change.KEPT:
             kind, name = outcome.step.kind, outcome.step.name
             parts = subscription_name.split(name) or (name,)
             printing.note(
-                f"{kind} {name!r} is in no manifest any more; it is kept. Remove it with "
+                f"{kind} {name!r} is not declared any more; it is kept. Remove it with "
                 f"bendybus delete {kind} {' '.join(parts)}"
             )
 

@@ -133,7 +133,9 @@ def check_bounds(wanted: Sequence[Rule]) -> None:
     names: set[str] = set()
     for each in wanted:
         if each.name.lower() in names:
-            raise InvalidArgument("rules", f"there are two with the name {each.name!r}.")
+            raise InvalidArgument(
+                "rules", f"there are two with the name {each.name!r}; case does not count."
+            )
         names.add(each.name.lower())
 
 

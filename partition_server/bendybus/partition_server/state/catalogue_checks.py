@@ -95,8 +95,8 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
         catalogue_rules.check_may_change(command, current)
     elif current.origin is Origin.MANIFEST and command.origin is not Origin.MANIFEST:
         raise errors.ManagedByManifest(
-            f"{current.title} comes from a manifest and is changed only there: edit "
-            "the manifest and apply it.",
+            f"{current.title} comes from a manifest or Config.json and is changed only there: edit "
+            "the manifest and apply it, or Config.json and start the bus again.",
             metadata={"entity": current.name},
         )
 
@@ -205,7 +205,7 @@ def check_destinations(catalogue: Entries, wanted: Entity, current: Entity | Non
 
 def _destination(catalogue: Entries, wanted: Entity, field: str, name: str) -> Entity:
     """Return the entity that is forwarded to. Raises what refuses it."""
-    entities.check_name(name)
+    forwarding.check_destination_name(field, name)
     if name.lower() == wanted.key:
         raise _refusal(wanted, field, f"{wanted.title} cannot forward to itself. Choose another")
     found = catalogue.by_key(name.lower())

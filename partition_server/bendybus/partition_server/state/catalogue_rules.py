@@ -88,9 +88,9 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
     """Raise ManagedByManifest when a client would change a rule that is in a manifest."""
     if current.manifest_rules and command.origin is not Origin.MANIFEST:
         raise errors.ManagedByManifest(
-            f"{current.title}: its rules are in its manifest and are changed only there: edit "
-            "spec.rules and apply it; or remove spec.rules from it, so that clients can change "
-            "the rules.",
+            f"{current.title}: its rules are in a manifest or Config.json and are changed only "
+            "there: edit the file; or remove spec.rules (Config.json: Rules) from it, so that "
+            "clients can change the rules.",
             metadata={"entity": current.name, "field": "rules"},
         )
 
