@@ -86,13 +86,16 @@ def _checked(reader: FieldReader, path: str, made: dict[str, Any], partitioned: 
 
 def _below(field: str) -> str:
     """Return the path, below a rule, of a field of a manifest or of the domain."""
+    # The name of a property is the user's own: ["a.b"] has no parts.
+    field, bracket, name = field.partition("[")
     first, _, rest = field.partition(".")
     if first in ("name", "ruleName"):
         return ".Name"
     if first == "filter":
         first = "sqlFilter" if rest == "sqlExpression" else "correlationFilter"
     names = [to_camel(each) for each in (first, *filter(None, rest.split(".")))]
-    return ".".join(["", _PROPERTIES, *(f"{each[0].upper()}{each[1:]}" for each in names)])
+    path = ".".join(["", _PROPERTIES, *(f"{each[0].upper()}{each[1:]}" for each in names)])
+    return path + bracket + name
 
 
 def _properties(reader: FieldReader, path: str, value: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ An importer walks the file with one `FieldReader`. Names of fields are compared 
 the programs that write such files are not exact; null is the same as absent.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -14,6 +15,11 @@ from bendybus.crds.errors import Problem
 # A field as it is written: its path, and its value.
 Field = tuple[str, Any]
 _NULL: Final = "null is the same as absent."
+# What values have that would be right without their quotes, by what is wanted.
+_UNQUOTED: Final[Mapping[str, re.Pattern[str]]] = {
+    "true or false": re.compile(r"true|false"),
+    "a whole number": re.compile(r"-?[0-9]+"),
+}
 
 
 class FieldReader:
@@ -105,7 +111,8 @@ class FieldReader:
 
     def wrong(self, path: str, wanted: str, value: Any) -> None:
         """Note a value of the wrong type."""
-        quoted = isinstance(value, str) and wanted not in ("an object, { … }", "a list, [ … ]")
+        form = _UNQUOTED.get(wanted)
+        quoted = form is not None and isinstance(value, str) and form.fullmatch(value)
         hint = " Remove the quotes." if quoted else ""
         shown = field_errors.shown(value)
         self.problem(path, f"must be {wanted} (got {shown}).{hint}")
