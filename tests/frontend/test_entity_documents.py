@@ -121,6 +121,7 @@ def as_body(described: str) -> bytes:
 
 CONSTANTS = st.one_of(
     st.booleans(),
+    st.none(),
     st.integers(-(2**63), 2**64 - 1),
     st.floats(allow_nan=False),
     TEXTS,
@@ -152,6 +153,113 @@ def test_a_rule_that_is_written_is_read_as_it_was(rule: Rule) -> None:
 
 
 def test_the_beginning_of_1970_is_a_time_in_a_rule() -> None:
+def rule_of(values: str) -> Rule:
+    """Return the rule of a document whose filter has these values."""
+    content = f'<Filter i:type="CorrelationFilter"><Properties>{values}</Properties></Filter>'
+    return rule_documents.read(
+        atom.described(as_body(atom.description("RuleDescription", content)))
+    )
+
+
+def value_of(kind: str, text: str, key: str = "k") -> str:
+    value = f'<Key>{key}</Key><Value i:type="d:{kind}" xmlns:d="x">{text}</Value>'
+    return f"<KeyValueOfstringanyType>{value}</KeyValueOfstringanyType>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("int", "1_0"), ("int", "\u0663"), ("long", "0x10"), ("long", "1.0"), ("int", "\u20031"),
+        ("double", "nan"), ("double", "inf"), ("double", "Infinity"), ("double", "1_0.5"),
+        ("double", "\u0663.5"), ("double", "."), ("float", "1e"), ("decimal", "1e5"),
+        ("decimal", "INF"), ("boolean", "True"), ("boolean", "TRUE"), ("boolean", ""),
+        ("dateTime", "20260705T111213Z"), ("dateTime", "2026-W27-1T00:00:00Z"),
+        ("dateTime", "2026-186T00:00:00"), ("dateTime", "2026-07-05T11:12Z"),
+        ("dateTime", "2026-07-05T11:12:13,5Z"), ("dateTime", "2026-07-05 11:12:13"),
+        ("dateTime", "2026-02-30T00:00:00Z"), ("dateTime", "2026-07-05T11:12:13+2500"),
+        ("guid", "12345678123456781234567812345678"),
+        ("guid", "urn:uuid:12345678-1234-5678-1234-567812345678"),
+    ],
+)  # fmt: skip
+def test_only_the_forms_of_xml_schema_are_values(kind: str, text: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"is not a valid {kind}"):
+        rule_of(value_of(kind, text))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "wanted"),
+    [
+        ("int", "+007", 7), ("int", " -1\n", -1), ("double", ".5", 0.5), ("double", "-5.E+1", -50),
+        ("double", "-INF", -math.inf), ("decimal", "-1.50", -1.5), ("boolean", " false ", False),
+        ("dateTime", "2026-07-05T11:12:13+02:00", Timestamp(1_783_242_733_000)),
+        ("dateTime", "1970-01-01T00:00:00.0019999", Timestamp(1)),
+        ("dateTime", "1969-12-31T23:59:59.9995Z", Timestamp(-1)),
+        # The last moment of .NET's calendar.
+        ("dateTime", "9999-12-31T23:59:59.9999999", Timestamp(253_402_300_799_999)),
+        ("base64Binary", "AQ\n ID", b"\1\2\3"),
+    ],
+)  # fmt: skip
+def test_each_form_of_xml_schema_is_read(kind: str, text: str, wanted: Any) -> None:
+    found = rule_of(value_of(kind, text)).filter
+
+    assert isinstance(found, CorrelationFilter)
+    assert found.properties == {"k": wanted}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(math.inf, "INF"), (-math.inf, "-INF"), (math.nan, "NaN"), (1e22, "1e+22")]
+)
+def test_numbers_are_written_as_xml_schema_has_them(value: float, text: str) -> None:
+    found = rule_documents.written(Rule("r", SqlFilter("a = @p", {"@p": value})))
+
+    assert f'i:type="d6p1:double">{text}</Value>' in found
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (-(2**31) - 1, "long"), (-(2**31), "int"), (2**31 - 1, "int"), (2**31, "long"),
+        (2**63 - 1, "long"), (2**63, "unsignedLong"),
+    ],
+)  # fmt: skip
+def test_an_integer_is_of_the_smallest_type_that_has_it(value: int, kind: str) -> None:
+    found = rule_documents.written(Rule("r", SqlFilter("a = @p", {"@p": value})))
+
+    assert f'i:type="d6p1:{kind}">{value}</Value>' in found
+
+
+def test_values_are_written_in_one_order() -> None:
+    names = [f"p{number}" for number in range(20)]
+    first = CorrelationFilter(properties=dict.fromkeys(names, 1))
+    second = CorrelationFilter(properties=dict.fromkeys(reversed(names), 1))
+
+    assert rule_documents.written(Rule("r", first)) == rule_documents.written(Rule("r", second))
+
+
+def test_a_key_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="must have each key once \\(got 'k' twice\\)"):
+        rule_of(value_of("int", "1") + value_of("int", "2"))
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ('<DefaultRuleDescription><Filter i:type="FalseFilter"/></DefaultRuleDescription>',
+         ["$Default"]),
+        ('<DefaultRuleDescription><Filter i:type="FalseFilter"/><Name>x</Name>'
+         "</DefaultRuleDescription>", ["x"]),
+        ('<DefaultRuleDescription i:nil="true"/>', None),
+    ],
+)  # fmt: skip
+def test_a_subscription_may_be_created_with_a_rule(content: str, names: list[str] | None) -> None:
+    body = as_body(atom.description("SubscriptionDescription", content))
+
+    created = entity_documents.read(atom.described(body)).created()
+
+    found = [rule.name for rule in created["rules"]] if "rules" in created else None
+    assert found == names
+
+
     rule = Rule("r", SqlFilter("a = @p", {"@p": Timestamp(0)}), None)
 
     found = rule_documents.read(atom.described(as_body(rule_documents.written(rule))))
@@ -260,7 +368,7 @@ def test_a_value_that_its_type_does_not_have_is_refused(kind: str, text: str) ->
     )
 
     with pytest.raises(InvalidArgument, match=r"Filter\.Properties"):
-        rule_documents.read(atom.described(as_body(atom.description("RuleDescription", content))))
+        rule_of(value_of(kind, text))
 
 
 def test_values_of_other_clients_are_read() -> None:
@@ -268,16 +376,9 @@ def test_values_of_other_clients_are_read() -> None:
         "short": "7", "unsignedByte": " 8 ", "decimal": "1.5", "float": "INF", "boolean": "1",
         "guid": "{12345678-1234-5678-1234-567812345678}",
     }  # fmt: skip
-    content = "".join(
-        f'<KeyValueOfstringanyType><Key>{kind}</Key><Value i:type="d:{kind}" xmlns:d="x">{text}'
-        "</Value></KeyValueOfstringanyType>"
-        for kind, text in values.items()
-    )
-    filter_ = f'<Filter i:type="CorrelationFilter"><Properties>{content}</Properties></Filter>'
+    content = "".join(value_of(kind, text, key=kind) for kind, text in values.items())
 
-    found = rule_documents.read(
-        atom.described(as_body(atom.description("RuleDescription", filter_)))
-    ).filter
+    found = rule_of(content).filter
 
     assert isinstance(found, CorrelationFilter)
     assert found.properties == {

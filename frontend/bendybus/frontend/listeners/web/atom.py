@@ -184,7 +184,7 @@ def text_of(found: Element) -> str:
 
 
 def children(parent: Element) -> Iterator[tuple[str, Element]]:
-    """Return the children of an element with their names. Raises InvalidArgument for a double."""
+    """Yield the name of each child, and the child. Raises InvalidArgument for a second one."""
     seen: set[str] = set()
     for each in parent:
         name = local(each)
@@ -195,10 +195,15 @@ def children(parent: Element) -> Iterator[tuple[str, Element]]:
 
 
 def child_map(parent: Element) -> Mapping[str, Element]:
-    """Return the children of an element by name. Raises InvalidArgument for a double."""
+    """Return the children of an element by name. Raises InvalidArgument as `children` does."""
     return dict(children(parent))
 
 
 def type_of(found: Element) -> str:
     """Return the type that an element names in `xsi:type`, without its prefix; "": none."""
     return found.get(f"{{{INSTANCE}}}type", "").rpartition(":")[2]
+def is_nil(found: Element) -> bool:
+    """Whether an element says in `xsi:nil` that it has no value."""
+    return found.get(f"{{{INSTANCE}}}nil", "").strip() in ("true", "1")
+
+

@@ -7,7 +7,7 @@ Elements stand in the order in which the service writes them, since older client
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element
@@ -17,7 +17,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
 from bendybus.domain.errors import InvalidArgument, InvalidOperation
-from bendybus.domain.filters.rule import Rule
+from bendybus.domain.filters.rule import DEFAULT_NAME, Rule
 from bendybus.domain.limits import Tier
 from bendybus.domain.shared_access import Policy
 from bendybus.frontend.listeners.web import atom, rule_documents
@@ -245,12 +245,18 @@ def read(described: Element) -> Wanted:
         elif name == _RULES and kind is not EntityKind.SUBSCRIPTION:
             policies = dict(_policy_read(rule) for rule in each)
         elif name == _DEFAULT_RULE and kind is EntityKind.SUBSCRIPTION:
-            default_rule = rule_documents.read(each)
+            default_rule = None if atom.is_nil(each) else _default_rule(each)
         elif name in _NEVER:
             _refuse(name, each)
         elif name not in _FACTS and name not in _ALWAYS:
             raise InvalidArgument(name, f"is unknown to a {kind}.")
     return Wanted(kind, changes, policies, default_rule)
+
+
+def _default_rule(given: Element) -> Rule:
+    """Return the rule of a new subscription; without a name, it takes that of the default rule."""
+    found = rule_documents.read(given)
+    return found if found.name else replace(found, name=DEFAULT_NAME)
 
 
 def _setting_read(setting: Setting, given: Element) -> Any:
