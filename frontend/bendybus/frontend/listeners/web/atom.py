@@ -18,7 +18,7 @@ from xml.sax import saxutils
 import defusedxml
 from defusedxml import ElementTree
 
-from bendybus.domain import bounds
+from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
@@ -33,8 +33,12 @@ ERROR_TYPE: Final = "application/xml;charset=utf-8"
 # The Go SDK knows by this title that there is no such entity.
 NOTHING: Final = "Publicly Listed Services"
 NESTING_MAX: Final = 32
-# The largest rule has less than 600.
+# The largest rule has less than 600. Comments and processing instructions count as elements.
 ELEMENTS_MAX: Final = 4_000
+# Of all elements together; the largest rule has less than 400.
+ATTRIBUTES_MAX: Final = 4_000
+# Of a tag or a comment, which the parser keeps until it is complete; those of clients have 300.
+_TAG_BYTES_MAX: Final = 8 * limits.KB
 _NEVER: Final = "0001-01-01T00:00:00Z"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The first ms of the year 1.
@@ -127,7 +131,14 @@ def described(document: bytes) -> Element:
     """Return the description in an entry. Raises InvalidArgument."""
     try:
         parser = ElementTree.DefusedXMLParser(target=_Builder(), forbid_dtd=True)
-        parser.feed(document)
+        for start in range(0, len(document), _TAG_BYTES_MAX):
+            read = start + len(piece := document[start : start + _TAG_BYTES_MAX])
+            parser.feed(piece)
+            # Before the parser has made a dictionary of all its attributes.
+            if read - parser.parser.CurrentByteIndex >= _TAG_BYTES_MAX:
+                raise InvalidArgument(
+                    "body", f"must have no tag or comment of {_TAG_BYTES_MAX} bytes or more."
+                )
         root: Element = parser.close()
     except (ParseError, ValueError, LookupError, defusedxml.DefusedXmlException) as error:
         # Not the parser's own words: of a DTD they quote the caller's.
@@ -146,18 +157,33 @@ def described(document: bytes) -> Element:
 
 
 class _Builder(TreeBuilder):
-    """Builds a document of not too many elements: their number is what parsing takes time for."""
+    """Builds a document of few elements and attributes: they are what parsing takes time for."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._count = 0
+        self._elements = 0
+        self._attributes = 0
 
     def start(self, tag: Any, attrs: Any, /) -> Any:
         """Begin an element. Raises InvalidArgument."""
-        self._count += 1
-        if self._count > ELEMENTS_MAX:
-            raise InvalidArgument("body", f"must have at most {ELEMENTS_MAX} elements.")
+        self._count_element()
+        self._attributes += len(attrs)
+        if self._attributes > ATTRIBUTES_MAX:
+            raise InvalidArgument("body", f"must have at most {ATTRIBUTES_MAX} attributes.")
         return super().start(tag, attrs)
+
+    def comment(self, _: str | None, /) -> Any:
+        """Skip a comment. Raises InvalidArgument."""
+        self._count_element()
+
+    def pi(self, target: str, text: str | None = None, /) -> Any:
+        """Skip a processing instruction. Raises InvalidArgument."""
+        self._count_element()
+
+    def _count_element(self) -> None:
+        self._elements += 1
+        if self._elements > ELEMENTS_MAX:
+            raise InvalidArgument("body", f"must have at most {ELEMENTS_MAX} elements.")
 
 
 def _check_nesting(root: Element) -> None:
@@ -199,11 +225,11 @@ def child_map(parent: Element) -> Mapping[str, Element]:
     return dict(children(parent))
 
 
-def type_of(found: Element) -> str:
-    """Return the type that an element names in `xsi:type`, without its prefix; "": none."""
-    return found.get(f"{{{INSTANCE}}}type", "").rpartition(":")[2]
 def is_nil(found: Element) -> bool:
     """Whether an element says in `xsi:nil` that it has no value."""
     return found.get(f"{{{INSTANCE}}}nil", "").strip() in ("true", "1")
 
 
+def type_of(found: Element) -> str:
+    """Return the type that an element names in `xsi:type`, without its prefix; "": none."""
+    return found.get(f"{{{INSTANCE}}}type", "").rpartition(":")[2]
