@@ -185,6 +185,9 @@ def test_a_value_that_is_not_allowed_is_named_and_changes_nothing(
     updated = bus.ask("PUT", "/here", entry(description), If_Match="*")
 
     for answer in (created, updated):
+        ("<MaxDeliveryCount>2147483648</MaxDeliveryCount>", "must be at most 2147483647 (got 2147"),
+        (f"<MaxSizeInMegabytes>{2**63}</MaxSizeInMegabytes>", f"must be at most {2**63 - 1} (got"),
+        (f"<MaxSizeInMegabytes>{2**63 - 1}</MaxSizeInMegabytes>", "must be one of 1024, 2048"),
         assert answer.status in (400, 404), answer
         assert sentence in detail(answer.text)
     assert bus.ask("GET", "/refused").text.count("<entry") == 0
