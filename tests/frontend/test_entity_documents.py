@@ -13,7 +13,7 @@ from bendybus.domain import descriptions, entity_settings, limits
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
-from bendybus.domain.errors import InvalidArgument, all_errors
+from bendybus.domain.errors import InvalidArgument, InvalidOperation, all_errors
 from bendybus.domain.filters.rule import (
     SYSTEM_PROPERTIES,
     CorrelationFilter,
@@ -384,6 +384,33 @@ def test_a_destination_is_an_uri_or_a_name(uri: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+@pytest.mark.parametrize("uri", ["sb://x.example", "sb://x.example/", "//q", "sb://[x/q"])
+def test_an_uri_without_an_entity_is_no_destination(uri: str) -> None:
+    with pytest.raises(InvalidArgument, match="DlqTo: must be the name of an entity, or a URI"):
+        entity_documents.destination(uri, "DlqTo")
+
+
+def test_authorization_rules_are_left_as_they_are() -> None:
+    policy = Policy("p", frozenset({Right.SEND}), "q", ("secret-key",))
+    shown = entity_documents.written(
+        shown_of(entity_settings.QueueDescription(), policies=(policy,))
+    )
+    same = entity_documents.read(atom.described(as_body(shown)))
+    empty = entity_documents.read(
+        atom.described(as_body(atom.description("QueueDescription", "<AuthorizationRules/>")))
+    )
+
+    for update in (False, True):
+        entity_documents.check_policies(same, [policy], update=update)
+        entity_documents.check_policies(empty, [], update=update)
+        with pytest.raises(InvalidOperation, match="policies cannot be changed by clients"):
+            entity_documents.check_policies(same, [], update=update)
+    # As the SDK for Go writes a new queue, of which nothing is said of its rules.
+    entity_documents.check_policies(empty, [policy], update=False)
+    with pytest.raises(InvalidOperation, match="policies cannot be changed by clients"):
+        entity_documents.check_policies(empty, [policy], update=True)
+
+
     ("kind", "text"),
     [
         ("int", "x"), ("int", "9" * 30), ("int", "9" * 6_000), ("boolean", "maybe"),

@@ -197,6 +197,7 @@ BOMB = (
     '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>'
     "<entry>&b;</entry>"
 )
+        ("<ForwardTo>sb://127.0.0.1/</ForwardTo>", "ForwardTo: must be the name of an entity, or"),
 FILE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><entry>&a;</entry>'
 
 
@@ -273,6 +274,8 @@ def test_texts_come_back_as_they_were_and_are_no_markup(bus: WebBus) -> None:
 
         shown = bus.ask("GET", f"/text-{number}").text
 
+        ("GET", "/$Resources/queues?$skip=1000001", 400),
+        ("GET", "/$Resources/queues?$skip=0000001000000", 200),
         assert f"<UserMetadata>{escape(text)}</UserMetadata>" in shown
 
 

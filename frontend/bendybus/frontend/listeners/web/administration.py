@@ -173,7 +173,8 @@ class Administration:
             )
         if update:
             self._directory.find(path, wanted.kind)
-        entity_documents.check_policies(wanted, self._authenticator.policies_of(path))
+        policies = self._authenticator.policies_of(path)
+        entity_documents.check_policies(wanted, policies, update=update)
         self._check_destinations(asked, wanted)
         changed = await self._manager.change(
             Commit(

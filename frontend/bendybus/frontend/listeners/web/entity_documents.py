@@ -284,12 +284,17 @@ def destination(uri: str, field_name: str = "ForwardTo") -> str:
 
     Raises InvalidArgument.
     """
+    if "//" not in uri:
+        return uri
     try:
-        return unquote(urlsplit(uri).path).strip("/") if "//" in uri else uri
+        name = unquote(urlsplit(uri).path).strip("/")
     except ValueError:
+        name = ""
+    if not name:
         raise InvalidArgument(
-            field_name, f"must be the name of an entity, or a URI (got {uri[:100]!r})."
-        ) from None
+            field_name, f"must be the name of an entity, or a URI that has one (got {uri[:100]!r})."
+        )
+    return name
 
 
 def _boolean(name: str, content: str) -> bool:
@@ -320,10 +325,14 @@ def _policy_read(given: Element) -> tuple[str, frozenset[str]]:
     return atom.text_of(found["KeyName"]), frozenset(map(atom.text_of, found["Rights"]))
 
 
-def check_policies(wanted: Wanted, policies: Sequence[Policy]) -> None:
-    """Raise InvalidOperation if authorization rules differ from the policies that are there."""
-    known = {each.name: frozenset(map(str, each.rights)) for each in policies}
-    if wanted.policies is not None and wanted.policies != known:
+def check_policies(wanted: Wanted, policies: Sequence[Policy], *, update: bool) -> None:
+    """Raise InvalidOperation if authorization rules differ from the policies that are there.
+
+    At creation an empty list is the same as none: the SDK for Go writes it for every new entity.
+    """
+    if wanted.policies is None or not (update or wanted.policies):
+        return
+    if wanted.policies != {each.name: frozenset(map(str, each.rights)) for each in policies}:
         raise InvalidOperation(
             f"{_RULES}: policies cannot be changed by clients. Declare them in the manifest of the "
             "BusNamespace, or in the file of --access-policies, and leave them as they are here.",

@@ -20,6 +20,7 @@ BODY_S: Final = 10.0
 PAGE_MAX: Final = 100
 SKIP_MAX: Final = 10**6
 PUT: Final = "PUT"
+_DIGITS_MAX: Final = 20
 # What is written of a response before the client must take some of it.
 _PIECE_BYTES: Final = 32 * limits.KB
 _BEARER: Final = "bearer "
@@ -92,7 +93,8 @@ def page_of(asked: Asked) -> tuple[int, int]:
 def _number(name: str, given: str, default: int, most: int) -> int:
     if not given:
         return default
-    if not (given.isascii() and given.isdigit()) or len(given) > len(str(most)):
+    # Its length first: the time of reading a number grows with its square.
+    if not (given.isascii() and given.isdigit()) or len(given) > _DIGITS_MAX or int(given) > most:
         raise InvalidArgument(name, f"must be a number up to {most} (got {given[:100]!r}).")
     return int(given)
 
