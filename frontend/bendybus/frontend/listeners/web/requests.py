@@ -128,6 +128,15 @@ def feed_response(asked: Asked, entries: Sequence[str], next_skip: int | None) -
     return _document(document, atom.FEED_TYPE)
 
 
+def http_error_response(status: int, sentence: str) -> web.Response:
+    """Return the response for an error of HTTP itself, which no domain error stands for."""
+    return _error_response(status, status * 100, sentence)
+
+
+def _error_response(status: int, sub_code: int, sentence: str) -> web.Response:
+    return _document(atom.error(status, sub_code, sentence), atom.ERROR_TYPE, status)
+
+
 def nothing_response(asked: Asked) -> web.Response:
     """Return the response for what does not exist."""
     now_ms = round(time.time() * 1_000)
@@ -157,8 +166,7 @@ async def write(request: web.Request, response: web.Response) -> web.StreamRespo
 def error_response(error: BusError) -> web.Response:
     """Return the response for an error."""
     status, sub_code = http_statuses.of(error)
-    document = atom.error(status, sub_code, error.message)
-    response = _document(document, atom.ERROR_TYPE, status)
+    response = _error_response(status, sub_code, error.message)
     if error.retry_after_ms:
         response.headers["Retry-After"] = str(max(1, round(error.retry_after_ms / 1_000)))
     return response
