@@ -1,5 +1,7 @@
 """Administration with the client of azure-servicebus, unmodified, over TLS."""
 
+import html
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -178,6 +180,7 @@ def test_counts_are_those_of_all_partitions(
 
 
 def test_lists_show_everything_once_over_many_pages(
+    bus: WebBus,
     azure: ServiceBusAdministrationClient,
 ) -> None:
     names = [f"many-{number:03}" for number in range(230)]
@@ -190,24 +193,41 @@ def test_lists_show_everything_once_over_many_pages(
     assert listed == names
     assert set(names) <= set(runtimes)
     assert [topic.name for topic in azure.list_topics() if topic.name in names] == []
+    page = bus.ask("GET", "/$Resources/queues?api-version=2021-05&enrich=true&$skip=1&$top=1000")
+    assert page.text.count("<entry") == 100
+    [following] = re.findall('rel="next" href="(.*?)"', page.text)
+    assert html.unescape(following) == (
+        f"https://{bus.https}/$Resources/queues?api-version=2021-05&enrich=true&$skip=101&$top=100"
+    )
 
 
 def test_a_topic_with_subscriptions_and_their_rules(
+    bus: WebBus,
     azure: ServiceBusAdministrationClient,
 ) -> None:
     azure.create_topic("news", enable_partitioning=True, user_metadata="about news")
     azure.create_subscription("news", "all", lock_duration=timedelta(seconds=11))
     azure.create_subscription("news", "some", requires_session=True)
     azure.create_rule("news", "some", "sql", filter=SqlRuleFilter("a = 1"))
+    azure.create_rule("news", "all", "label", filter=CorrelationRuleFilter(label="l"))
 
     topic = azure.get_topic_runtime_properties("news")
     subscription = azure.get_subscription("news", "all")
 
     assert (topic.subscription_count, azure.get_topic("news").user_metadata) == (2, "about news")
+    shown = bus.ask("GET", "/news").text
+    assert "<SqlFilterCount>3</SqlFilterCount>" in shown
+    assert "<CorrelationFilterCount>1</CorrelationFilterCount>" in shown
+    unused = azure.get_subscription_runtime_properties("news", "all")
+    assert unused.accessed_at_utc == unused.created_at_utc
     assert subscription.lock_duration == timedelta(seconds=11)
     assert azure.get_subscription("news", "some").requires_session
     assert [each.name for each in azure.list_subscriptions("news")] == ["all", "some"]
     assert [each.name for each in azure.list_rules("news", "some")] == ["$Default", "sql"]
+    rules = "/news/subscriptions/some/rules"
+    first, second = (bus.ask("GET", f"{rules}?$skip={skip}&$top=1").text for skip in (0, 1))
+    assert f"<id>https://{bus.https}/news/Subscriptions/some/Rules/%24Default</id>" in first
+    assert ('rel="next"' in first, 'rel="next"' in second) == (True, False)
     azure.delete_rule("news", "some", "$Default")
     assert [each.name for each in azure.list_rules("news", "some")] == ["sql"]
     azure.delete_subscription("news", "all")
