@@ -51,7 +51,7 @@ _INVALID: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 
 def text(value: str) -> str:
-    """Return a text as it stands in a document."""
+    """Return a text, escaped for the content of an element."""
     # A carriage return as it is would be read as a line feed.
     return saxutils.escape(_INVALID.sub("\ufffd", value), {"\r": "&#13;"})
 
@@ -67,14 +67,14 @@ def attribute(value: str) -> str:
 
 
 def moment(ms: int) -> str:
-    """Return a time, in milliseconds since 1970; 0 is never."""
+    """Return the text of a time in milliseconds since 1970; 0 stands for never."""
     return written_moment(ms) if ms else _NEVER
 
 
 def written_moment(ms: int) -> str:
-    """Return a time, in milliseconds since 1970; 0 is a time like others.
+    """Return the text of a time in milliseconds since 1970, where 0 is the beginning of 1970.
 
-    One that no calendar has becomes the first, or the last, that it has.
+    A time before the year 1, or after 9999, becomes the nearest one that XML can express.
     """
     ms = min(max(ms, TIME_MS_MIN), bounds.TIME_MS_MAX)
     made = (_EPOCH + timedelta(milliseconds=ms)).replace(tzinfo=None)
@@ -105,7 +105,7 @@ def entry(
 
 
 def feed(url: str, title: str, entries: Iterable[str], *, now_ms: int, next_url: str = "") -> str:
-    """Return a feed. `next_url`: of the page that follows; "": there is none."""
+    """Return a feed. `next_url`: the URL of the next page; "": this is the last one."""
     following = f'<link rel="next" href={attribute(next_url)}/>' if next_url else ""
     return element(
         "feed",

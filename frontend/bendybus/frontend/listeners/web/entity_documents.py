@@ -83,7 +83,7 @@ _KINDS: Final = {f"{kind.value.capitalize()}{_DESCRIPTION}": kind for kind in En
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An entity, and what is known of it. `host`: of the URIs of what it forwards to."""
+    """An entity with its runtime facts. `host`: that of the URIs of forwarding destinations."""
 
     entity: Entity
     runtime: "Runtime"
@@ -97,9 +97,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a client asks an entity to be. `changes`: the settings that it names.
+    """The description that a client sends. `changes`: the settings in it.
 
-    `policies`: names and rights of authorization rules; None: it names none.
+    `policies`: rights by name of the authorization rules in it; None: it has no list of them.
     """
 
     kind: EntityKind

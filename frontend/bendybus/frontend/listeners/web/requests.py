@@ -54,7 +54,7 @@ class Asked:
 
 
 def is_update(request: web.Request) -> bool:
-    """Whether a request is to change what exists, and create nothing."""
+    """Whether a request updates an entity, instead of creating one."""
     return request.method == PUT and bool(request.headers.get("If-Match"))
 
 
@@ -83,7 +83,7 @@ async def read_body(request: web.Request) -> bytes:
 
 
 def page_of(asked: Asked) -> tuple[int, int]:
-    """Return how many to skip, and how many to show."""
+    """Return how many entries to skip, and how many to return. Raises InvalidArgument."""
     query = {name.lower(): value for name, value in asked.request.query.items()}
     skip = _number("$skip", query.get("$skip", ""), 0, SKIP_MAX)
     top = _number("$top", query.get("$top", ""), PAGE_MAX, SKIP_MAX)
@@ -148,9 +148,9 @@ def _document(document: str, kind: str, status: int = 200) -> web.Response:
 
 
 async def write(request: web.Request, response: web.Response) -> web.StreamResponse:
-    """Write a response; return it once the client has taken all but a little of it.
+    """Write a response; return it once the client has read all but the last few KB of it.
 
-    A client that takes nothing is disconnected by the server; that raises ConnectionError.
+    The server disconnects a client that reads nothing; that raises ConnectionError.
     """
     body = response.body
     assert isinstance(body, bytes), "documents are bytes"

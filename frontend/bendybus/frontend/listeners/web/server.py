@@ -20,15 +20,16 @@ from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.websockets import Admit
 
 HEALTH: Final = "/health"
-# Of a connection between requests; of open connections at shutdown, and of what is still sent of a
-# request that was answered.
+# How long a connection is kept between requests; and how long, at shutdown, for its request to end,
+# and after a response for the rest of its request's body.
 KEEP_ALIVE_S: Final = 30.0
 END_S: Final = 1.0
-# How long a client may take nothing of an answer, of which so many bytes may wait.
+# How long a client may read nothing of a response before it is disconnected, and how many bytes of
+# the response may wait in the connection's buffer.
 UNTAKEN_S: Final = 30.0
 UNTAKEN_BYTES: Final = 64 * 1024
-# Bytes that a client without a valid token may send on a WebSocket; and before or after a request,
-# a whole body of which may arrive before the loop's next turn, in which its token is looked at.
+# Bytes accepted without a valid token: on a WebSocket, and in a request. The latter leaves room for
+# a whole body, which may arrive before the turn of the event loop in which the token is checked.
 UNKNOWN_BYTES_MAX: Final = 96 * 1024
 UNHEARD_BYTES_MAX: Final = requests.BODY_BYTES_MAX + 256 * 1024
 _CONNECTION: Final[Mapping[str, Any]] = {
@@ -48,8 +49,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Guard(asyncio.Protocol):
     """A connection of the HTTP server, closed if a request does not arrive in time.
 
-    aiohttp waits for a first request without a limit, and for the rest of one that has begun; and
-    it buffers a WebSocket message until it is complete.
+    Added because aiohttp waits without a limit for the first request, and for the rest of one that
+    has begun, and because it buffers a WebSocket message until it is complete.
     """
 
     def __init__(self, server: "HttpServer", handler: web.RequestHandler) -> None:
