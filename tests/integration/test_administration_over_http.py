@@ -306,15 +306,6 @@ def test_what_xml_cannot_say_is_shown_as_a_replacement(bus: WebBus) -> None:
         assert azure.get_queue("control").user_metadata == "a\ufffdb"
 
 
-def test_the_name_of_a_rule_is_that_of_the_path(bus: WebBus) -> None:
-    rule = entry('<Filter i:type="FalseFilter"/><Name>other</Name>', "Rule")
-
-    made = bus.ask("PUT", "/topic/subscriptions/all/rules/named", rule)
-
-    assert (made.status, "<Name>named</Name>" in made.text) == (201, True)
-    assert bus.ask("GET", "/topic/subscriptions/all/rules/other").status == 404
-
-
 def test_the_host_of_links_is_the_one_that_the_caller_used(bus: WebBus) -> None:
     shown = bus.ask("GET", "/here", Host="bus.example:8443").text
 
@@ -341,49 +332,6 @@ def raw(bus: WebBus) -> socket.socket:
     host, port = bus.https.split(":")
     made = socket.create_connection((host, int(port)), timeout=30)
     return bus.tls().wrap_socket(made, server_hostname=HOST)
-
-
-TOKEN = b"{token}"
-NOT_ADMINISTRATION = {
-    "CONNECT": (b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n" + TOKEN, 404),
-    "the whole server": (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n" + TOKEN, 404),
-    "expectation": (b"PUT /new HTTP/1.1\r\nHost: x\r\nExpect: more\r\n" + TOKEN, 417),
-    "method": (b"FETCH /here HTTP/1.1\r\nHost: x\r\n", 400),
-    "version": (b"GET /here HTTP/9.9\r\nHost: x\r\n", 400),
-    "no host": (b"GET /here HTTP/1.1\r\n" + TOKEN, 400),
-    "two hosts": (b"GET /here HTTP/1.1\r\nHost: x\r\nHost: y\r\n", 400),
-    "header": (b"GET /here HTTP/1.1\r\nHost : x\r\n", 400),
-    "long header": (b"GET /here HTTP/1.1\r\nHost: x\r\nX: " + b"secret" * 2_000 + b"\r\n", 400),
-    "long URL": (b"GET /" + b"secret" * 2_000 + b" HTTP/1.1\r\nHost: x\r\n", 400),
-    "chunk": (b"PUT /new HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz", 400),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("request_bytes", "status"), NOT_ADMINISTRATION.values(), ids=NOT_ADMINISTRATION
-)
-def test_what_the_library_refuses_has_the_form_of_all_errors(
-    bus: WebBus, request_bytes: bytes, status: int
-) -> None:
-    token = f"Authorization: {bus.token()}\r\n".encode()
-    with raw(bus) as connection:
-        connection.sendall(request_bytes.replace(TOKEN, token) + b"Connection: close\r\n\r\n")
-        answer = connection.makefile("rb").read().decode()
-
-    head, _, body = answer.partition("\r\n\r\n")
-    assert head.split()[1] == str(status), answer
-    assert "\r\nServer: Bendybus" in head
-    assert f"<Error><Code>{status}</Code>" in body, answer
-    assert detail(body).startswith(f"SubCode={status}00. ")
-    assert "secret" not in body
-
-
-def test_health_is_also_a_name_of_a_queue(bus: WebBus) -> None:
-    with bus.azure() as azure:
-        azure.create_queue("health")
-
-        assert azure.get_queue("health").name == "health"
-    assert bus.ask("GET", "/health", token="").text.startswith('{"status": "healthy"')
 
 
 def test_slow_headers_and_slow_bodies_are_cut_off(bus: WebBus) -> None:

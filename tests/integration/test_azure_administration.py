@@ -27,6 +27,7 @@ from azure.servicebus.management import (
 
 from bendybus.client import ServiceBusMessage
 from tests.integration.secured import POLICIES, policy
+from tests.integration.test_administration_over_http import entry
 from tests.integration.web import WebBus
 
 pytestmark = [pytest.mark.integration, pytest.mark.requirement("R496")]
@@ -322,3 +323,25 @@ def test_what_is_not_allowed_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(HttpResponseError, match="lockDuration: must be 5000 ms to 300000 ms"):
         azure.create_queue("long", lock_duration=timedelta(minutes=6))
+
+
+def test_the_name_of_a_rule_is_that_of_the_path(
+    bus: WebBus, azure: ServiceBusAdministrationClient
+) -> None:
+    azure.create_topic("named")
+    azure.create_subscription("named", "all")
+    rule = entry('<Filter i:type="FalseFilter"/><Name>other</Name>', "Rule")
+
+    made = bus.ask("PUT", "/named/subscriptions/all/rules/one", rule)
+
+    assert (made.status, "<Name>one</Name>" in made.text) == (201, True)
+    assert bus.ask("GET", "/named/subscriptions/all/rules/other").status == 404
+
+
+def test_health_is_also_a_name_of_a_queue(
+    bus: WebBus, azure: ServiceBusAdministrationClient
+) -> None:
+    azure.create_queue("health")
+
+    assert azure.get_queue("health").name == "health"
+    assert bus.ask("GET", "/health", token="").text.startswith('{"status": "healthy"')
