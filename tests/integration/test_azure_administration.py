@@ -25,7 +25,7 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from bendybus.client import ServiceBusMessage
+from bendybus.client import ServiceBusMessage, management
 from tests.integration.secured import POLICIES, policy
 from tests.integration.test_administration_over_http import entry
 from tests.integration.web import WebBus
@@ -273,6 +273,23 @@ def test_each_kind_of_rule_comes_back_as_it_was_given(
     azure.update_rule("rules", "all", rule)
     rule = azure.get_rule("rules", "all", "sql")
     assert rule.filter.sql_expression == "a = 2"
+
+
+def test_a_parameter_without_a_value_does_not_hide_the_rules(
+    bus: WebBus, azure: ServiceBusAdministrationClient
+) -> None:
+    azure.create_topic("nulls")
+    azure.create_subscription("nulls", "all")
+    with bus.secured.administration() as administration:
+        without_value = management.SqlRuleFilter("a = @p", parameters={"@p": None})
+        administration.create_rule("nulls", "all", "null", filter=without_value)
+
+    assert [rule.name for rule in azure.list_rules("nulls", "all")] == ["$Default", "null"]
+    shown = bus.ask("GET", "/nulls/subscriptions/all/rules/null").text
+    [described] = re.findall("<RuleDescription.*?>(.*)</RuleDescription>", shown)
+    same = entry(described, "Rule")
+    updated = bus.ask("PUT", "/nulls/subscriptions/all/rules/null", same, If_Match="*")
+    assert (updated.status, updated.text.count('i:nil="true"')) == (200, 1)
 
 
 def test_the_namespace_says_its_tier(azure: ServiceBusAdministrationClient) -> None:

@@ -109,7 +109,8 @@ def _value_written(value: Value) -> str:
         case UUID():
             namespace, kind, content = atom.SERIALIZATION, "guid", str(value)
         case _:
-            return '<Value i:nil="true"/>'
+            # With a type, since the clients of SDKs for Python and Go expect one of every value.
+            return f'<Value xmlns:d6p1="{namespace}" i:type="d6p1:string" i:nil="true"/>'
     return element("Value", content, f' xmlns:d6p1="{namespace}" i:type="d6p1:{kind}"')
 
 
