@@ -112,5 +112,5 @@ def _slowness() -> float:
     """Return how many times slower this machine is now than that of the figures."""
     began = time.thread_time()
     for number in range(REFERENCE_LOOPS):
-        number * 3 % 7  # noqa: B018
+        number * 3 % 7
     return (time.thread_time() - began) / REFERENCE_S
