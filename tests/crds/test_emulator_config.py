@@ -243,6 +243,8 @@ def test_two_hundred_entities_and_any_partition_count_are_possible() -> None:
             "must be an ISO 8601 duration such as PT30S, PT5M or P7D (got '00:01:00').",
         ),
         ({"ForwardTo": ["x"]}, "must be text (got ['x'])."),
+        ({"ForwardTo": " "}, "' ' must start with a letter or digit, end with one (or _), and "),
+        ({"ForwardDeadLetteredMessagesTo": "sb://x/q"}, "'sb://x/q' must start with a letter or "),
         (
             {"Status": "Off"},
             "must be Active or Disabled or SendDisabled or ReceiveDisabled (got 'Off').",

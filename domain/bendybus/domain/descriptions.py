@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from bendybus.domain import entity_settings, limits
+from bendybus.domain import entity, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description, SettingType, SubscriptionDescription
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
@@ -31,7 +31,10 @@ def check(wanted: Description, *, tier: Tier, partition_count: int) -> None:
             "status", f"of a {wanted.kind} must be {allowed} (got {wanted.status})."
         )
     for setting in entity_settings.BY_KIND[wanted.kind]:
-        setting.check(getattr(wanted, setting.name), tier)
+        value = getattr(wanted, setting.name)
+        setting.check(value, tier)
+        if setting.type is SettingType.NAME and value:
+            _check_destination(setting.manifest_name, value)
     if wanted.requires_session and wanted.forward_to:
         raise InvalidArgument(
             "forwardTo",
@@ -49,6 +52,13 @@ def check(wanted: Description, *, tier: Tier, partition_count: int) -> None:
             "this Premium namespace was created with one partition. Premium partitioning is "
             "chosen with premiumMessagingPartitions when the namespace is created.",
         )
+
+
+def _check_destination(field: str, name: str) -> None:
+    try:
+        entity.check_name(name)
+    except InvalidArgument as error:
+        raise InvalidArgument(field, error.message.removeprefix(f"{error.field}: ")) from None
 
 
 def check_tier(kind: EntityKind, tier: Tier) -> None:
