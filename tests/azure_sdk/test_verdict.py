@@ -38,9 +38,7 @@ def test_a_reason_for_a_test_that_passes_is_wrong() -> None:
 
 
 def test_a_test_of_times_may_pass_or_fail_but_not_be_left_out() -> None:
-    found = [
-        Result("test_a.py::test_time", outcome) for outcome in ("passed", "failed", "skipped")
-    ]
+    found = [Result("test_a.py::test_time", outcome) for outcome in ("passed", "failed", "skipped")]
 
     assert verdict.unexplained(found, KNOWN) == ["test_a.py::test_time: skipped, not either: "]
 

@@ -101,6 +101,11 @@ def test_a_name_may_be_taken_once_whatever_its_case() -> None:
         ({"autoDeleteOnIdle": "PT1M"}, "spec.autoDeleteOnIdle: must be at least PT5M"),
         ({"forwardTo": "a b"}, "spec.forwardTo: 'a b' must start with a letter or digit"),
         ({"entityName": "-no"}, "spec.entityName: '-no' must start with a letter or digit"),
+        ({"forwardTo": " "}, "spec.forwardTo: ' ' must start with a letter or digit"),
+        (
+            {"forwardDeadLetteredMessagesTo": "sb://x/q"},
+            "spec.forwardDeadLetteredMessagesTo: 'sb://x/q' must start with a letter or digit",
+        ),
     ],
 )
 def test_the_rules_of_the_domain_are_told_with_the_manifests_field(

@@ -13,7 +13,11 @@ from bendybus.crds.conversion import Conversion, Outcome
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.loading import Loaded
 from bendybus.domain import limits
-from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
+from bendybus.domain.entity_settings import (
+    EntityStatus,
+    QueueDescription,
+    SubscriptionDescription,
+)
 from bendybus.domain.filters.rule import CorrelationFilter, SqlFilter, SqlRuleAction
 from bendybus.domain.limits import Tier
 
@@ -110,7 +114,11 @@ def test_a_file_with_a_byte_order_mark_and_other_case_means_the_same() -> None:
 def test_what_differs_is_changed_with_the_reason() -> None:
     conversion = convert(
         queues=[
-            queue(DuplicateDetectionHistoryTimeWindow="PT5S", DefaultMessageTimeToLive="P1Y2M3DT4H")
+            queue(
+                DuplicateDetectionHistoryTimeWindow="PT5S",
+                DefaultMessageTimeToLive="P1Y2M3DT4H",
+                LockDuration="PT0.5M",
+            )
         ]
     )
 
@@ -123,6 +131,18 @@ def test_what_differs_is_changed_with_the_reason() -> None:
         "changed",
         "P1Y2M3DT4H became P428DT4H: a year is 365 days, a month 30.",
     )
+    assert report[f"{QUEUE}.Properties.LockDuration"] == (
+        "changed",
+        "PT0.5M became PT30S: the same, as manifests write it.",
+    )
+
+
+@pytest.mark.requirement("R500")
+@pytest.mark.parametrize("status", ["senddisabled", "SendDisabled", "SENDDISABLED"])
+def test_a_status_is_compared_without_case(status: str) -> None:
+    conversion = convert(queues=[queue(Status=status)])
+
+    assert conversion.bundle.entities[0].description.status is EntityStatus.SEND_DISABLED
 
 
 @pytest.mark.requirement("R500")
@@ -225,12 +245,15 @@ def test_two_hundred_entities_and_any_partition_count_are_possible() -> None:
         ),
         ({"ForwardTo": ["x"]}, "must be text (got ['x'])."),
         ({"MaxDeliveryCount": "ten"}, "must be a whole number (got 'ten')."),
+        ({"ForwardTo": " "}, "' ' must start with a letter or digit, end with one (or _), and "),
+        ({"ForwardDeadLetteredMessagesTo": "sb://x/q"}, "'sb://x/q' must start with a letter or "),
         (
             {"Status": "Off"},
             "must be Active or Disabled or SendDisabled or ReceiveDisabled (got 'Off').",
         ),
         ({"ForwardTo": "sb://x/y"}, "'sb://x/y' must start with a letter or digit, end with "),
         ({"ForwardDeadLetteredMessagesTo": "a b"}, "'a b' must start with a letter or digit, "),
+        ({"MaxDeliveryCount": "five"}, "must be a whole number (got 'five')."),
         ({"lockduration": "PT1M", "LockDuration": "PT1M"}, "is the same field as "),
     ],
 )
@@ -261,6 +284,8 @@ def test_a_wrong_value_is_named_with_its_path(properties: dict[str, Any], said: 
          "must have at least one property."),
         ({"FilterType": "Correlation", "CorrelationFilter": {"Properties": {"a.b": [1]}}},
          '.CorrelationFilter.Properties["a.b"]', "must be text, a number, true or false (got ["),
+        ({"FilterType": "Correlation", "CorrelationFilter": {"Properties": {"a.b": 2**64}}},
+         '.CorrelationFilter.Properties["a.b"]', "must fit into 64 bits (got "),
         ({"SqlFilter": {"SqlExpression": "1 = 1"}}, ".FilterType", "is missing. It is required."),
         ({"FilterType": "Correlation", "CorrelationFilter": {"Properties": {"order_id": 1 << 64}}},
          ".CorrelationFilter.Properties.order_id", "must fit into 64 bits "),

@@ -1,29 +1,17 @@
 """Entities and rules as Atom documents: what is written is read as it was."""
 
-import math
 import string
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bendybus.domain import descriptions, entity_settings, limits
+from bendybus.domain import descriptions, entity_settings, errors, limits
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
-from bendybus.domain.errors import InvalidArgument, all_errors
-from bendybus.domain.filters.rule import (
-    SYSTEM_PROPERTIES,
-    CorrelationFilter,
-    FalseFilter,
-    Rule,
-    SqlFilter,
-    SqlRuleAction,
-    TrueFilter,
-)
-from bendybus.domain.filters.values import Timestamp
+from bendybus.domain.errors import InvalidArgument, InvalidOperation, all_errors
 from bendybus.domain.limits import Tier
 from bendybus.domain.shared_access import Policy, Right
 from bendybus.frontend.core.manage import Runtime
@@ -31,8 +19,8 @@ from bendybus.frontend.listeners.web import (
     atom,
     entity_documents,
     http_statuses,
+    requests,
     resources,
-    rule_documents,
 )
 from bendybus.frontend.listeners.web.entity_documents import ELEMENTS, Shown
 from bendybus.frontend.listeners.web.resources import Resource, ResourceKind
@@ -119,72 +107,23 @@ def as_body(described: str) -> bytes:
     return written.encode()
 
 
-CONSTANTS = st.one_of(
-    st.booleans(),
-    st.integers(-(2**63), 2**64 - 1),
-    st.floats(allow_nan=False),
-    TEXTS,
-    st.binary(max_size=20),
-    st.uuids(),
-    st.integers(0, 253_402_300_799_999).map(Timestamp),
-)
-PROPERTIES = st.dictionaries(TEXTS, CONSTANTS, max_size=4)
-FILTERS = st.one_of(
-    st.just(TrueFilter()),
-    st.just(FalseFilter()),
-    st.builds(SqlFilter, TEXTS, PROPERTIES),
-    st.builds(
-        CorrelationFilter,
-        **{name: st.none() | TEXTS.filter(bool) for name in SYSTEM_PROPERTIES},
-        properties=PROPERTIES,
-    ),
-)
-RULES = st.builds(
-    Rule, TEXTS.map(str.strip), FILTERS, st.none() | st.builds(SqlRuleAction, TEXTS, PROPERTIES)
-)
-
-
-@given(rule=RULES)
-def test_a_rule_that_is_written_is_read_as_it_was(rule: Rule) -> None:
-    found = rule_documents.read(atom.described(as_body(rule_documents.written(rule))))
-
-    assert found == rule
-
-
-def test_the_beginning_of_1970_is_a_time_in_a_rule() -> None:
-    rule = Rule("r", SqlFilter("a = @p", {"@p": Timestamp(0)}), None)
-
-    found = rule_documents.read(atom.described(as_body(rule_documents.written(rule))))
-
-    assert found == rule
-
-
-def test_a_time_that_no_calendar_has_is_refused_and_if_stored_does_not_hide_its_rule() -> None:
-    stored = Rule("r", SqlFilter("a = @p", {"@p": Timestamp(-(2**62))}), None)
-    written = rule_documents.written(stored)
-    earlier = as_body(written.replace("00:00:00.000Z", "00:00:00+14:00"))
-
-    assert "0001-01-01T00:00:00.000Z" in written
-    with pytest.raises(InvalidArgument, match="is not a valid dateTime"):
-        rule_documents.read(atom.described(earlier))
-
-
 @pytest.mark.parametrize(
-    "inside", ["<b/>" * 100_000, "<b>" * 70_000 + "</b>" * 70_000], ids=["wide", "deep"]
-)
-def test_a_body_of_many_elements_is_refused_before_all_of_it_is_read(inside: str) -> None:
-    # What follows is not XML: who reads on finds that.
-    body = f"<entry><content>{inside}</wrong>".encode()
+    ("content", "names"),
+    [
+        ('<DefaultRuleDescription><Filter i:type="FalseFilter"/></DefaultRuleDescription>',
+         ["$Default"]),
+        ('<DefaultRuleDescription><Filter i:type="FalseFilter"/><Name>x</Name>'
+         "</DefaultRuleDescription>", ["x"]),
+        ('<DefaultRuleDescription i:nil="true"/>', None),
+    ],
+)  # fmt: skip
+def test_a_subscription_may_be_created_with_a_rule(content: str, names: list[str] | None) -> None:
+    body = as_body(atom.description("SubscriptionDescription", content))
 
-    with pytest.raises(InvalidArgument, match="must have at most 4000 elements"):
-        atom.described(body)
+    created = entity_documents.read(atom.described(body)).created()
 
-
-@given(text=st.text(max_size=60))
-def test_any_text_is_well_formed(text: str) -> None:
-    document = atom.entry(text, text, "<x/>", author=text, created_ms=0, updated_ms=0)
-
-    assert atom.local(atom.described(document.encode())) == "x"
+    found = [rule.name for rule in created["rules"]] if "rules" in created else None
+    assert found == names
 
 
 def test_counts_and_limits_are_shown() -> None:
@@ -243,47 +182,31 @@ def test_a_destination_is_an_uri_or_a_name(uri: str, name: str) -> None:
     assert entity_documents.destination(uri) == name
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("int", "x"), ("int", "9" * 30), ("int", "9" * 6_000), ("boolean", "maybe"),
-        ("double", "one"), ("dateTime", "yesterday"), ("guid", "1"), ("base64Binary", "?"),
-        ("duration", "PT1S"), ("", "x"),
-    ],
-)  # fmt: skip
-def test_a_value_that_its_type_does_not_have_is_refused(kind: str, text: str) -> None:
-    value = f'<Key>k</Key><Value i:type="d:{kind}" xmlns:d="x">{text}</Value>'
-    content = atom.element(
-        "Filter",
-        f"<Properties><KeyValueOfstringanyType>{value}</KeyValueOfstringanyType></Properties>",
-        ' i:type="CorrelationFilter"',
+@pytest.mark.parametrize("uri", ["sb://x.example", "sb://x.example/", "//q", "sb://[x/q"])
+def test_an_uri_without_an_entity_is_no_destination(uri: str) -> None:
+    with pytest.raises(InvalidArgument, match="DlqTo: must be the name of an entity, or a URI"):
+        entity_documents.destination(uri, "DlqTo")
+
+
+def test_authorization_rules_are_left_as_they_are() -> None:
+    policy = Policy("p", frozenset({Right.SEND}), "q", ("secret-key",))
+    shown = entity_documents.written(
+        shown_of(entity_settings.QueueDescription(), policies=(policy,))
+    )
+    same = entity_documents.read(atom.described(as_body(shown)))
+    empty = entity_documents.read(
+        atom.described(as_body(atom.description("QueueDescription", "<AuthorizationRules/>")))
     )
 
-    with pytest.raises(InvalidArgument, match=r"Filter\.Properties"):
-        rule_documents.read(atom.described(as_body(atom.description("RuleDescription", content))))
-
-
-def test_values_of_other_clients_are_read() -> None:
-    values = {
-        "short": "7", "unsignedByte": " 8 ", "decimal": "1.5", "float": "INF", "boolean": "1",
-        "guid": "{12345678-1234-5678-1234-567812345678}",
-    }  # fmt: skip
-    content = "".join(
-        f'<KeyValueOfstringanyType><Key>{kind}</Key><Value i:type="d:{kind}" xmlns:d="x">{text}'
-        "</Value></KeyValueOfstringanyType>"
-        for kind, text in values.items()
-    )
-    filter_ = f'<Filter i:type="CorrelationFilter"><Properties>{content}</Properties></Filter>'
-
-    found = rule_documents.read(
-        atom.described(as_body(atom.description("RuleDescription", filter_)))
-    ).filter
-
-    assert isinstance(found, CorrelationFilter)
-    assert found.properties == {
-        "short": 7, "unsignedByte": 8, "decimal": 1.5, "float": math.inf, "boolean": True,
-        "guid": UUID("12345678-1234-5678-1234-567812345678"),
-    }  # fmt: skip
+    for update in (False, True):
+        entity_documents.check_policies(same, [policy], update=update)
+        entity_documents.check_policies(empty, [], update=update)
+        with pytest.raises(InvalidOperation, match="policies cannot be changed by clients"):
+            entity_documents.check_policies(same, [], update=update)
+    # As the SDK for Go writes a new queue, of which nothing is said of its rules.
+    entity_documents.check_policies(empty, [policy], update=False)
+    with pytest.raises(InvalidOperation, match="policies cannot be changed by clients"):
+        entity_documents.check_policies(empty, [policy], update=True)
 
 
 @pytest.mark.parametrize(
@@ -315,3 +238,18 @@ def test_each_error_has_a_status() -> None:
 
     assert None not in statuses.values()
     assert all(400 <= each.status < 600 for each in http_statuses.STATUSES.values())
+
+
+def test_sub_codes_tell_what_exists_from_what_is_under_way() -> None:
+    """The SDK for JavaScript does not try again what exists."""
+    made = http_statuses.of(errors.EntityAlreadyExists("x"))
+    under_way = http_statuses.of(errors.GenerationMismatch("x"))
+
+    assert (made, under_way) == ((409, 40900), (409, 40901))
+
+
+@pytest.mark.parametrize(("after_ms", "after"), [(1, "1"), (1_000, "1"), (2_400, "2"), (0, None)])
+def test_an_error_says_after_how_many_seconds_to_try_again(after_ms: int, after: str) -> None:
+    found = requests.error_response(errors.ServerBusy("busy", retry_after_ms=after_ms))
+
+    assert (found.status, found.headers.get("Retry-After")) == (503, after)

@@ -159,6 +159,25 @@ def test_forwarding_needs_the_right_on_the_destination(bus: WebBus) -> None:
     assert bus.ask("PUT", "/here", entry(""), If_Match="*").status == 200
 
 
+def test_forwarding_dead_letters_needs_the_right_on_the_destination(bus: WebBus) -> None:
+    forward = entry("<ForwardDeadLetteredMessagesTo>other</ForwardDeadLetteredMessagesTo>")
+    mine = bus.token("manage-here-key", "manage-here")
+    theirs = bus.token("manage-other-key", "manage-other")
+
+    refused = bus.ask("PUT", "/here", forward, token=mine, If_Match="*")
+    wrong = bus.ask(
+        "PUT", "/here", forward, token=mine, If_Match="*",
+        ServiceBusSupplementaryAuthorization=theirs,
+    )  # fmt: skip
+    allowed = bus.ask(
+        "PUT", "/here", forward, token=mine, If_Match="*",
+        ServiceBusDlqSupplementaryAuthorization=theirs,
+    )  # fmt: skip
+
+    assert (refused.status, wrong.status, allowed.status) == (401, 401, 200)
+    assert bus.ask("PUT", "/here", entry(""), If_Match="*").status == 200
+
+
 @pytest.mark.parametrize(
     ("description", "sentence"),
     [
@@ -166,6 +185,9 @@ def test_forwarding_needs_the_right_on_the_destination(bus: WebBus) -> None:
         ("<LockDuration>PT1S</LockDuration>", "lockDuration: must be PT5S"),
         ("<MaxDeliveryCount>-1</MaxDeliveryCount>", "MaxDeliveryCount: must be a whole number"),
         ("<MaxDeliveryCount>1e3</MaxDeliveryCount>", "MaxDeliveryCount: must be a whole number"),
+        ("<MaxDeliveryCount>2147483648</MaxDeliveryCount>", "must be at most 2147483647 (got 2147"),
+        (f"<MaxSizeInMegabytes>{2**63}</MaxSizeInMegabytes>", f"must be at most {2**63 - 1} (got"),
+        (f"<MaxSizeInMegabytes>{2**63 - 1}</MaxSizeInMegabytes>", "must be one of 1024, 2048"),
         (f"<MaxDeliveryCount>{'9' * 5000}</MaxDeliveryCount>", "must be a whole number"),
         ("<RequiresSession>perhaps</RequiresSession>", "RequiresSession: must be true or false"),
         ("<Status>Asleep</Status>", "Status: must be one of Active, Disabled"),
@@ -175,6 +197,8 @@ def test_forwarding_needs_the_right_on_the_destination(bus: WebBus) -> None:
         (f"<UserMetadata>{'x' * 1025}</UserMetadata>", "userMetadata: must be at most 1024"),
         ("<ForwardTo>nowhere</ForwardTo>", "nowhere"),
         ("<ForwardTo>sb://[x</ForwardTo>", "ForwardTo: must be the name of an entity, or a URI"),
+        ("<ForwardTo>sb://127.0.0.1/</ForwardTo>", "ForwardTo: must be the name of an entity, or"),
+        ("<ForwardTo>/other/</ForwardTo>", "forwardTo: '/other/' must start with a letter"),
         ("<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>", "only in Premium"),
     ],
 )
@@ -251,6 +275,8 @@ def test_a_body_that_is_too_large_is_refused(bus: WebBus) -> None:
         ("PUT", "/a%0d%0aSet-Cookie:x", 400),
         ("GET", "/$Resources/queues?$skip=-1", 400),
         ("GET", "/$Resources/queues?$skip=99999999", 400),
+        ("GET", "/$Resources/queues?$skip=1000001", 400),
+        ("GET", "/$Resources/queues?$skip=0000001000000", 200),
         ("GET", "/$Resources/queues?$top=x", 400),
         ("GET", "/$Resources/queues?$skip=1000000&$top=1000000", 200),
     ],

@@ -1,5 +1,7 @@
 """Administration with the client of azure-servicebus, unmodified, over TLS."""
 
+import html
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,8 +25,9 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from bendybus.client import ServiceBusMessage
+from bendybus.client import ServiceBusMessage, management
 from tests.integration.secured import POLICIES, policy
+from tests.integration.test_administration_over_http import entry
 from tests.integration.web import WebBus
 
 pytestmark = [pytest.mark.integration, pytest.mark.requirement("R496")]
@@ -178,6 +181,7 @@ def test_counts_are_those_of_all_partitions(
 
 
 def test_lists_show_everything_once_over_many_pages(
+    bus: WebBus,
     azure: ServiceBusAdministrationClient,
 ) -> None:
     names = [f"many-{number:03}" for number in range(230)]
@@ -190,24 +194,41 @@ def test_lists_show_everything_once_over_many_pages(
     assert listed == names
     assert set(names) <= set(runtimes)
     assert [topic.name for topic in azure.list_topics() if topic.name in names] == []
+    page = bus.ask("GET", "/$Resources/queues?api-version=2021-05&enrich=true&$skip=1&$top=1000")
+    assert page.text.count("<entry") == 100
+    [following] = re.findall('rel="next" href="(.*?)"', page.text)
+    assert html.unescape(following) == (
+        f"https://{bus.https}/$Resources/queues?api-version=2021-05&enrich=true&$skip=101&$top=100"
+    )
 
 
 def test_a_topic_with_subscriptions_and_their_rules(
+    bus: WebBus,
     azure: ServiceBusAdministrationClient,
 ) -> None:
     azure.create_topic("news", enable_partitioning=True, user_metadata="about news")
     azure.create_subscription("news", "all", lock_duration=timedelta(seconds=11))
     azure.create_subscription("news", "some", requires_session=True)
     azure.create_rule("news", "some", "sql", filter=SqlRuleFilter("a = 1"))
+    azure.create_rule("news", "all", "label", filter=CorrelationRuleFilter(label="l"))
 
     topic = azure.get_topic_runtime_properties("news")
     subscription = azure.get_subscription("news", "all")
 
     assert (topic.subscription_count, azure.get_topic("news").user_metadata) == (2, "about news")
+    shown = bus.ask("GET", "/news").text
+    assert "<SqlFilterCount>3</SqlFilterCount>" in shown
+    assert "<CorrelationFilterCount>1</CorrelationFilterCount>" in shown
+    unused = azure.get_subscription_runtime_properties("news", "all")
+    assert unused.accessed_at_utc == unused.created_at_utc
     assert subscription.lock_duration == timedelta(seconds=11)
     assert azure.get_subscription("news", "some").requires_session
     assert [each.name for each in azure.list_subscriptions("news")] == ["all", "some"]
     assert [each.name for each in azure.list_rules("news", "some")] == ["$Default", "sql"]
+    rules = "/news/subscriptions/some/rules"
+    first, second = (bus.ask("GET", f"{rules}?$skip={skip}&$top=1").text for skip in (0, 1))
+    assert f"<id>https://{bus.https}/news/Subscriptions/some/Rules/%24Default</id>" in first
+    assert ('rel="next"' in first, 'rel="next"' in second) == (True, False)
     azure.delete_rule("news", "some", "$Default")
     assert [each.name for each in azure.list_rules("news", "some")] == ["sql"]
     azure.delete_subscription("news", "all")
@@ -252,6 +273,23 @@ def test_each_kind_of_rule_comes_back_as_it_was_given(
     azure.update_rule("rules", "all", rule)
     rule = azure.get_rule("rules", "all", "sql")
     assert rule.filter.sql_expression == "a = 2"
+
+
+def test_a_parameter_without_a_value_does_not_hide_the_rules(
+    bus: WebBus, azure: ServiceBusAdministrationClient
+) -> None:
+    azure.create_topic("nulls")
+    azure.create_subscription("nulls", "all")
+    with bus.secured.administration() as administration:
+        without_value = management.SqlRuleFilter("a = @p", parameters={"@p": None})
+        administration.create_rule("nulls", "all", "null", filter=without_value)
+
+    assert [rule.name for rule in azure.list_rules("nulls", "all")] == ["$Default", "null"]
+    shown = bus.ask("GET", "/nulls/subscriptions/all/rules/null").text
+    [described] = re.findall("<RuleDescription.*?>(.*)</RuleDescription>", shown)
+    same = entry(described, "Rule")
+    updated = bus.ask("PUT", "/nulls/subscriptions/all/rules/null", same, If_Match="*")
+    assert (updated.status, updated.text.count('i:nil="true"')) == (200, 1)
 
 
 def test_the_namespace_says_its_tier(azure: ServiceBusAdministrationClient) -> None:
@@ -302,3 +340,25 @@ def test_what_is_not_allowed_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(HttpResponseError, match="lockDuration: must be PT5S to PT5M"):
         azure.create_queue("long", lock_duration=timedelta(minutes=6))
+
+
+def test_the_name_of_a_rule_is_that_of_the_path(
+    bus: WebBus, azure: ServiceBusAdministrationClient
+) -> None:
+    azure.create_topic("named")
+    azure.create_subscription("named", "all")
+    rule = entry('<Filter i:type="FalseFilter"/><Name>other</Name>', "Rule")
+
+    made = bus.ask("PUT", "/named/subscriptions/all/rules/one", rule)
+
+    assert (made.status, "<Name>one</Name>" in made.text) == (201, True)
+    assert bus.ask("GET", "/named/subscriptions/all/rules/other").status == 404
+
+
+def test_health_is_also_a_name_of_a_queue(
+    bus: WebBus, azure: ServiceBusAdministrationClient
+) -> None:
+    azure.create_queue("health")
+
+    assert azure.get_queue("health").name == "health"
+    assert bus.ask("GET", "/health", token="").text.startswith('{"status": "healthy"')

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from tests.integration.secured import ROOT, policy
-from tests.integration.test_administration_over_http import entry, raw
+from tests.integration.test_administration_over_http import detail, entry, raw
 from tests.integration.web import WebBus
 from tests.ports import HOST
 
@@ -129,3 +129,38 @@ def test_a_token_that_is_no_text_is_refused_as_any_other(bus: WebBus) -> None:
         )  # fmt: skip
 
         assert connection.makefile("rb").read().startswith(b"HTTP/1.1 401")
+
+
+TOKEN = b"{token}"
+NOT_ADMINISTRATION = {
+    "CONNECT": (b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n" + TOKEN, 404),
+    "the whole server": (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n" + TOKEN, 404),
+    "expectation": (b"PUT /new HTTP/1.1\r\nHost: x\r\nExpect: more\r\n" + TOKEN, 417),
+    "method": (b"FETCH /here HTTP/1.1\r\nHost: x\r\n", 400),
+    "version": (b"GET /here HTTP/9.9\r\nHost: x\r\n", 400),
+    "no host": (b"GET /here HTTP/1.1\r\n" + TOKEN, 400),
+    "two hosts": (b"GET /here HTTP/1.1\r\nHost: x\r\nHost: y\r\n", 400),
+    "header": (b"GET /here HTTP/1.1\r\nHost : x\r\n", 400),
+    "long header": (b"GET /here HTTP/1.1\r\nHost: x\r\nX: " + b"secret" * 2_000 + b"\r\n", 400),
+    "long URL": (b"GET /" + b"secret" * 2_000 + b" HTTP/1.1\r\nHost: x\r\n", 400),
+    "chunk": (b"PUT /new HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz", 400),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"), NOT_ADMINISTRATION.values(), ids=NOT_ADMINISTRATION
+)
+def test_what_the_library_refuses_has_the_form_of_all_errors(
+    bus: WebBus, request_bytes: bytes, status: int
+) -> None:
+    token = f"Authorization: {bus.token()}\r\n".encode()
+    with raw(bus) as connection:
+        connection.sendall(request_bytes.replace(TOKEN, token) + b"Connection: close\r\n\r\n")
+        answer = connection.makefile("rb").read().decode()
+
+    head, _, body = answer.partition("\r\n\r\n")
+    assert head.split()[1] == str(status), answer
+    assert "\r\nServer: Bendybus" in head
+    assert f"<Error><Code>{status}</Code>" in body, answer
+    assert detail(body).startswith(f"SubCode={status}00. ")
+    assert "secret" not in body

@@ -72,15 +72,27 @@ def test_a_value_without_room_in_the_contract_is_refused_before_it_is_sent(
     assert refused == [f"spec.{decision.message}"]
 
 
-async def test_what_the_contract_cannot_carry_is_an_error_of_its_manifest_alone() -> None:
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        (SubscriptionDescription(lock_duration_ms=2**80), "cannot be stored"),
+        (
+            SubscriptionDescription(max_delivery_count=2**80),
+            "maxDeliveryCount: must be at most 2147483647",
+        ),
+    ],
+)
+async def test_what_the_contract_cannot_carry_is_an_error_of_its_manifest_alone(
+    wanted: SubscriptionDescription, sentence: str
+) -> None:
     link, _ = linked()
 
-    with pytest.raises(InvalidArgument, match="cannot be stored"):
+    with pytest.raises(InvalidArgument, match=sentence):
         await link.commit(
             entity_pb2.ENTITY_ACTION_UPDATE,
             AUDIT,
             kind=subscription().kind,
-            wanted=SubscriptionDescription(max_delivery_count=2**80),
+            wanted=wanted,
         )
 
 

@@ -91,14 +91,9 @@ def empty(partition_count: int = 1) -> Bundle:
     return Bundle(NamespaceSettings(NAMESPACE, Tier.PREMIUM, partition_count), True, ())
 
 
-def resource_name(setting: Setting) -> str:
-    """Return the name that Azure's resources have for a setting: lock_duration → LockDuration."""
-    return "".join(map(str.capitalize, setting.attribute.split("_")))
-
-
 def _settings(kind: EntityKind) -> dict[str, Setting]:
     return {
-        resource_name(each): each
+        each.atom_name: each
         for each in entity_settings.BY_KIND[kind]
         if each.type is not SettingType.RULES and each.name != "enable_partitioning"
     }
@@ -286,9 +281,10 @@ class _Converter:
             self._reader.taken(path)
             return text
         made = durations.render(milliseconds)
-        self._reader.changed(
-            path, f"{text} became {made}: a year is {_YEAR_DAYS} days, a month {_MONTH_DAYS}."
-        )
+        why = "the same, as manifests write it"
+        if text != _without_calendar(text):
+            why = f"a year is {_YEAR_DAYS} days, a month {_MONTH_DAYS}"
+        self._reader.changed(path, f"{text} became {made}: {why}.")
         return made
 
     def _bundle(self) -> Bundle | None:
@@ -367,5 +363,5 @@ def _path_of(path: str, field: str) -> str:
         return f"{path}.Rules"
     for setting in entity_settings.TABLE:
         if setting.manifest_name == name:
-            return f"{path}.Properties.{resource_name(setting)}"
+            return f"{path}.Properties.{setting.atom_name}"
     return path

@@ -67,6 +67,12 @@ _DESCRIPTIONS: Final[Mapping[EntityKind, type[Any]]] = {
     EntityKind.SUBSCRIPTION: management_pb2.SubscriptionDescription,
 }
 _KIND_OF: Final = {type_: kind for kind, type_ in _DESCRIPTIONS.items()}
+# The largest number that the field of a setting can hold.
+_NUMBER_MAX: Final[Mapping[str, int]] = {
+    each.name: 2**31 - 1 if each.cpp_type == each.CPPTYPE_INT32 else bounds.NUMBER_MAX
+    for type_ in _KIND_OF
+    for each in type_.DESCRIPTOR.fields
+}
 _NUMBERS: dict[SubQueue, partition_pb2.SubQueue] = {
     SubQueue.MAIN: partition_pb2.SUB_QUEUE_MAIN,
     SubQueue.DEAD_LETTER: partition_pb2.SUB_QUEUE_DEAD_LETTER,
@@ -87,7 +93,10 @@ def description_to_proto(description: Description) -> Any:
 
 
 def changes_to_proto(changes: Mapping[str, Any], kind: EntityKind = EntityKind.QUEUE) -> Any:
-    """Return the kind's description with these fields; the opposite of `description_changes`."""
+    """Return the kind's description with these fields; the opposite of `description_changes`.
+
+    Raises InvalidArgument for a number that is too large for its field.
+    """
     values = {name: _to_wire(BY_NAME[name], value) for name, value in changes.items()}
     return _DESCRIPTIONS[kind](**values)
 
@@ -100,6 +109,8 @@ def _to_wire(setting: Setting, value: Any) -> Any:
             return _STATUS_TO_WIRE[value]
         case SettingType.RULES:
             return _rules_to_proto(value)
+        case SettingType.WHOLE if value > (most := _NUMBER_MAX[setting.name]):
+            raise InvalidArgument(setting.manifest_name, f"must be at most {most} (got {value}).")
     return value
 
 

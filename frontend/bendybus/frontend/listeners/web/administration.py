@@ -2,8 +2,9 @@
 
     request ──► token ──► resource and route ──► right ──► body ──► core ──► document
 
-What a request names, and which right it needs, is a row of `ROUTES`. A missing queue or topic is an
-empty feed, as the service answers. Source: Service Bus, "Service Bus resource provider over ATOM".
+Each kind of resource and method is a row of `ROUTES`, with the right that it needs. A missing queue
+or topic is an empty feed, as the service answers. Source: what the clients of the official SDKs for
+Python, JavaScript, Java and Go send and expect.
 """
 
 import asyncio
@@ -39,13 +40,14 @@ from bendybus.frontend.listeners.web.resources import Resource, ResourceKind
 from bendybus.frontend.security.authenticator import Authenticator, Operation
 from bendybus.frontend.upstreams.unary_calls import Commit
 
-# An answer: of one entity, and of a page.
+# Bytes reserved for a response: for an entry, and for a page of entries.
 ENTRY_BYTES: Final = 64 * limits.KB
 FEED_BYTES: Final = limits.MB
-# Entries of a page that are made in one turn of the event loop: a few ms.
+# Entries of a page that are written in one turn of the event loop, which takes a few ms.
 ENTRIES_A_TURN: Final = 10
+# How long a request waits for memory to be free.
 ROOM_S: Final = 60.0
-# The tokens of where messages are forwarded to.
+# By setting, the header with a token for the destination.
 FORWARD_TOKENS: Final[Mapping[str, str]] = {
     "forward_to": "ServiceBusSupplementaryAuthorization",
     "forward_dead_lettered_messages_to": "ServiceBusDlqSupplementaryAuthorization",
@@ -62,7 +64,10 @@ Handle = Callable[["Administration", Asked], Awaitable[web.Response]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An operation on a kind of resource. `on`: where its right is looked for."""
+    """An operation on a kind of resource.
+
+    `on`: the entity on which the caller needs the right to it; "": the namespace.
+    """
 
     operation: Operation
     handle: Handle
@@ -173,7 +178,8 @@ class Administration:
             )
         if update:
             self._directory.find(path, wanted.kind)
-        entity_documents.check_policies(wanted, self._authenticator.policies_of(path))
+        policies = self._authenticator.policies_of(path)
+        entity_documents.check_policies(wanted, policies, update=update)
         self._check_destinations(asked, wanted)
         changed = await self._manager.change(
             Commit(
@@ -225,9 +231,10 @@ class Administration:
         )
 
     async def _in_turns(self, entries: Iterator[str]) -> list[str]:
-        """Return the entries of a page; a few are made in each turn of the loop.
+        """Return the entries of a page; a few are written in each turn of the event loop.
 
-        And of one page at a time: of many together, a turn of each would be one long turn.
+        Pages are written one at a time: otherwise the turns of several pages would run one after
+        the other, and block the loop as long as a whole page does.
         """
         made: list[str] = []
         async with self._page:
@@ -376,8 +383,8 @@ async def _room(room: Room, holder: Holder, size_bytes: int) -> AsyncIterator[No
             await room.wait(holder, size_bytes)
     except TimeoutError:
         raise errors.ServerBusy(
-            "requests, or answers that are not read, fill the memory that this connection, this "
-            "policy or all may have; retry.",
+            "the memory for requests and unread responses of this connection, of this policy or of "
+            "the front end is full; retry.",
             retry_after_ms=1_000,
         ) from None
     try:

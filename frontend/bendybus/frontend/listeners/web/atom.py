@@ -18,7 +18,7 @@ from xml.sax import saxutils
 import defusedxml
 from defusedxml import ElementTree
 
-from bendybus.domain import bounds
+from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
@@ -33,8 +33,12 @@ ERROR_TYPE: Final = "application/xml;charset=utf-8"
 # The Go SDK knows by this title that there is no such entity.
 NOTHING: Final = "Publicly Listed Services"
 NESTING_MAX: Final = 32
-# The largest rule has less than 600.
+# The largest rule has less than 600. Comments and processing instructions count as elements.
 ELEMENTS_MAX: Final = 4_000
+# Of all elements together; the largest rule has less than 400.
+ATTRIBUTES_MAX: Final = 4_000
+# Of a tag or a comment, which the parser keeps until it is complete; those of clients have 300.
+_TAG_BYTES_MAX: Final = 8 * limits.KB
 _NEVER: Final = "0001-01-01T00:00:00Z"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The first ms of the year 1.
@@ -47,7 +51,7 @@ _INVALID: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 
 def text(value: str) -> str:
-    """Return a text as it stands in a document."""
+    """Return a text, escaped for the content of an element."""
     # A carriage return as it is would be read as a line feed.
     return saxutils.escape(_INVALID.sub("\ufffd", value), {"\r": "&#13;"})
 
@@ -63,14 +67,14 @@ def attribute(value: str) -> str:
 
 
 def moment(ms: int) -> str:
-    """Return a time, in milliseconds since 1970; 0 is never."""
+    """Return the text of a time in milliseconds since 1970; 0 stands for never."""
     return written_moment(ms) if ms else _NEVER
 
 
 def written_moment(ms: int) -> str:
-    """Return a time, in milliseconds since 1970; 0 is a time like others.
+    """Return the text of a time in milliseconds since 1970, where 0 is the beginning of 1970.
 
-    One that no calendar has becomes the first, or the last, that it has.
+    A time before the year 1, or after 9999, becomes the nearest one that XML can express.
     """
     ms = min(max(ms, TIME_MS_MIN), bounds.TIME_MS_MAX)
     made = (_EPOCH + timedelta(milliseconds=ms)).replace(tzinfo=None)
@@ -101,7 +105,7 @@ def entry(
 
 
 def feed(url: str, title: str, entries: Iterable[str], *, now_ms: int, next_url: str = "") -> str:
-    """Return a feed. `next_url`: of the page that follows; "": there is none."""
+    """Return a feed. `next_url`: the URL of the next page; "": this is the last one."""
     following = f'<link rel="next" href={attribute(next_url)}/>' if next_url else ""
     return element(
         "feed",
@@ -127,7 +131,14 @@ def described(document: bytes) -> Element:
     """Return the description in an entry. Raises InvalidArgument."""
     try:
         parser = ElementTree.DefusedXMLParser(target=_Builder(), forbid_dtd=True)
-        parser.feed(document)
+        for start in range(0, len(document), _TAG_BYTES_MAX):
+            read = start + len(piece := document[start : start + _TAG_BYTES_MAX])
+            parser.feed(piece)
+            # Before the parser has made a dictionary of all its attributes.
+            if read - parser.parser.CurrentByteIndex >= _TAG_BYTES_MAX:
+                raise InvalidArgument(
+                    "body", f"must have no tag or comment of {_TAG_BYTES_MAX} bytes or more."
+                )
         root: Element = parser.close()
     except (ParseError, ValueError, LookupError, defusedxml.DefusedXmlException) as error:
         # Not the parser's own words: of a DTD they quote the caller's.
@@ -146,18 +157,33 @@ def described(document: bytes) -> Element:
 
 
 class _Builder(TreeBuilder):
-    """Builds a document of not too many elements: their number is what parsing takes time for."""
+    """Builds a document of few elements and attributes: they are what parsing takes time for."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._count = 0
+        self._elements = 0
+        self._attributes = 0
 
     def start(self, tag: Any, attrs: Any, /) -> Any:
         """Begin an element. Raises InvalidArgument."""
-        self._count += 1
-        if self._count > ELEMENTS_MAX:
-            raise InvalidArgument("body", f"must have at most {ELEMENTS_MAX} elements.")
+        self._count_element()
+        self._attributes += len(attrs)
+        if self._attributes > ATTRIBUTES_MAX:
+            raise InvalidArgument("body", f"must have at most {ATTRIBUTES_MAX} attributes.")
         return super().start(tag, attrs)
+
+    def comment(self, _: str | None, /) -> Any:
+        """Skip a comment. Raises InvalidArgument."""
+        self._count_element()
+
+    def pi(self, target: str, text: str | None = None, /) -> Any:
+        """Skip a processing instruction. Raises InvalidArgument."""
+        self._count_element()
+
+    def _count_element(self) -> None:
+        self._elements += 1
+        if self._elements > ELEMENTS_MAX:
+            raise InvalidArgument("body", f"must have at most {ELEMENTS_MAX} elements.")
 
 
 def _check_nesting(root: Element) -> None:
@@ -184,7 +210,7 @@ def text_of(found: Element) -> str:
 
 
 def children(parent: Element) -> Iterator[tuple[str, Element]]:
-    """Return the children of an element with their names. Raises InvalidArgument for a double."""
+    """Yield the name of each child, and the child. Raises InvalidArgument for a second one."""
     seen: set[str] = set()
     for each in parent:
         name = local(each)
@@ -195,8 +221,13 @@ def children(parent: Element) -> Iterator[tuple[str, Element]]:
 
 
 def child_map(parent: Element) -> Mapping[str, Element]:
-    """Return the children of an element by name. Raises InvalidArgument for a double."""
+    """Return the children of an element by name. Raises InvalidArgument as `children` does."""
     return dict(children(parent))
+
+
+def is_nil(found: Element) -> bool:
+    """Whether an element says in `xsi:nil` that it has no value."""
+    return found.get(f"{{{INSTANCE}}}nil", "").strip() in ("true", "1")
 
 
 def type_of(found: Element) -> str:

@@ -7,7 +7,7 @@ Elements stand in the order in which the service writes them, since older client
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element
@@ -17,7 +17,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
 from bendybus.domain.errors import InvalidArgument, InvalidOperation
-from bendybus.domain.filters.rule import Rule
+from bendybus.domain.filters.rule import DEFAULT_NAME, Rule
 from bendybus.domain.limits import Tier
 from bendybus.domain.shared_access import Policy
 from bendybus.frontend.listeners.web import atom, rule_documents
@@ -83,7 +83,7 @@ _KINDS: Final = {f"{kind.value.capitalize()}{_DESCRIPTION}": kind for kind in En
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An entity, and what is known of it. `host`: of the URIs of what it forwards to."""
+    """An entity with its runtime facts. `host`: that of the URIs of forwarding destinations."""
 
     entity: Entity
     runtime: "Runtime"
@@ -97,9 +97,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a client asks an entity to be. `changes`: the settings that it names.
+    """The description that a client sends. `changes`: the settings in it.
 
-    `policies`: names and rights of authorization rules; None: it names none.
+    `policies`: rights by name of the authorization rules in it; None: it has no list of them.
     """
 
     kind: EntityKind
@@ -245,12 +245,18 @@ def read(described: Element) -> Wanted:
         elif name == _RULES and kind is not EntityKind.SUBSCRIPTION:
             policies = dict(_policy_read(rule) for rule in each)
         elif name == _DEFAULT_RULE and kind is EntityKind.SUBSCRIPTION:
-            default_rule = rule_documents.read(each)
+            default_rule = None if atom.is_nil(each) else _default_rule(each)
         elif name in _NEVER:
             _refuse(name, each)
         elif name not in _FACTS and name not in _ALWAYS:
             raise InvalidArgument(name, f"is unknown to a {kind}.")
     return Wanted(kind, changes, policies, default_rule)
+
+
+def _default_rule(given: Element) -> Rule:
+    """Return the rule of a new subscription; without a name, it takes that of the default rule."""
+    found = rule_documents.read(given)
+    return found if found.name else replace(found, name=DEFAULT_NAME)
 
 
 def _setting_read(setting: Setting, given: Element) -> Any:
@@ -278,12 +284,17 @@ def destination(uri: str, field_name: str = "ForwardTo") -> str:
 
     Raises InvalidArgument.
     """
+    if "//" not in uri:
+        return uri
     try:
-        return unquote(urlsplit(uri).path).strip("/") if "//" in uri else uri
+        name = unquote(urlsplit(uri).path).strip("/")
     except ValueError:
+        name = ""
+    if not name:
         raise InvalidArgument(
-            field_name, f"must be the name of an entity, or a URI (got {uri[:100]!r})."
-        ) from None
+            field_name, f"must be the name of an entity, or a URI that has one (got {uri[:100]!r})."
+        )
+    return name
 
 
 def _boolean(name: str, content: str) -> bool:
@@ -314,10 +325,14 @@ def _policy_read(given: Element) -> tuple[str, frozenset[str]]:
     return atom.text_of(found["KeyName"]), frozenset(map(atom.text_of, found["Rights"]))
 
 
-def check_policies(wanted: Wanted, policies: Sequence[Policy]) -> None:
-    """Raise InvalidOperation if authorization rules differ from the policies that are there."""
-    known = {each.name: frozenset(map(str, each.rights)) for each in policies}
-    if wanted.policies is not None and wanted.policies != known:
+def check_policies(wanted: Wanted, policies: Sequence[Policy], *, update: bool) -> None:
+    """Raise InvalidOperation if authorization rules differ from the policies that are there.
+
+    At creation an empty list is the same as none: the SDK for Go writes it for every new entity.
+    """
+    if wanted.policies is None or not (update or wanted.policies):
+        return
+    if wanted.policies != {each.name: frozenset(map(str, each.rights)) for each in policies}:
         raise InvalidOperation(
             f"{_RULES}: policies cannot be changed by clients. Declare them in the manifest of the "
             "BusNamespace, or in the file of --access-policies, and leave them as they are here.",

@@ -20,6 +20,7 @@ BODY_S: Final = 10.0
 PAGE_MAX: Final = 100
 SKIP_MAX: Final = 10**6
 PUT: Final = "PUT"
+_DIGITS_MAX: Final = 20
 # What is written of a response before the client must take some of it.
 _PIECE_BYTES: Final = 32 * limits.KB
 _BEARER: Final = "bearer "
@@ -53,7 +54,7 @@ class Asked:
 
 
 def is_update(request: web.Request) -> bool:
-    """Whether a request is to change what exists, and create nothing."""
+    """Whether a request updates an entity, instead of creating one."""
     return request.method == PUT and bool(request.headers.get("If-Match"))
 
 
@@ -82,7 +83,7 @@ async def read_body(request: web.Request) -> bytes:
 
 
 def page_of(asked: Asked) -> tuple[int, int]:
-    """Return how many to skip, and how many to show."""
+    """Return how many entries to skip, and how many to return. Raises InvalidArgument."""
     query = {name.lower(): value for name, value in asked.request.query.items()}
     skip = _number("$skip", query.get("$skip", ""), 0, SKIP_MAX)
     top = _number("$top", query.get("$top", ""), PAGE_MAX, SKIP_MAX)
@@ -92,7 +93,8 @@ def page_of(asked: Asked) -> tuple[int, int]:
 def _number(name: str, given: str, default: int, most: int) -> int:
     if not given:
         return default
-    if not (given.isascii() and given.isdigit()) or len(given) > len(str(most)):
+    # Its length first: the time of reading a number grows with its square.
+    if not (given.isascii() and given.isdigit()) or len(given) > _DIGITS_MAX or int(given) > most:
         raise InvalidArgument(name, f"must be a number up to {most} (got {given[:100]!r}).")
     return int(given)
 
@@ -126,6 +128,15 @@ def feed_response(asked: Asked, entries: Sequence[str], next_skip: int | None) -
     return _document(document, atom.FEED_TYPE)
 
 
+def http_error_response(status: int, sentence: str) -> web.Response:
+    """Return the response for an error of HTTP itself, which no domain error stands for."""
+    return _error_response(status, status * 100, sentence)
+
+
+def _error_response(status: int, sub_code: int, sentence: str) -> web.Response:
+    return _document(atom.error(status, sub_code, sentence), atom.ERROR_TYPE, status)
+
+
 def nothing_response(asked: Asked) -> web.Response:
     """Return the response for what does not exist."""
     now_ms = round(time.time() * 1_000)
@@ -137,9 +148,9 @@ def _document(document: str, kind: str, status: int = 200) -> web.Response:
 
 
 async def write(request: web.Request, response: web.Response) -> web.StreamResponse:
-    """Write a response; return it once the client has taken all but a little of it.
+    """Write a response; return it once the client has read all but the last few KB of it.
 
-    A client that takes nothing is disconnected by the server; that raises ConnectionError.
+    The server disconnects a client that reads nothing; that raises ConnectionError.
     """
     body = response.body
     assert isinstance(body, bytes), "documents are bytes"
@@ -155,8 +166,7 @@ async def write(request: web.Request, response: web.Response) -> web.StreamRespo
 def error_response(error: BusError) -> web.Response:
     """Return the response for an error."""
     status, sub_code = http_statuses.of(error)
-    document = atom.error(status, sub_code, error.message)
-    response = _document(document, atom.ERROR_TYPE, status)
+    response = _error_response(status, sub_code, error.message)
     if error.retry_after_ms:
         response.headers["Retry-After"] = str(max(1, round(error.retry_after_ms / 1_000)))
     return response

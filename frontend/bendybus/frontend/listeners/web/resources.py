@@ -49,11 +49,6 @@ class Resource:
             return self.entity
         return subscription_name.compose(self.entity, self.subscription)
 
-    @property
-    def name(self) -> str:
-        """Its own name, the title of its document."""
-        return self.rule or self.subscription or self.entity
-
 
 _WHOLE: Final = {
     "$namespaceinfo": Resource(ResourceKind.NAMESPACE),

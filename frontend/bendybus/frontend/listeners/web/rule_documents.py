@@ -3,18 +3,20 @@
     <RuleDescription> Filter (xsi:type SqlFilter, TrueFilter, FalseFilter, CorrelationFilter),
                       Action (xsi:type SqlRuleAction, EmptyRuleAction), CreatedAt, Name
 
-Parameters and properties are lists of key and typed value, as .NET's serialiser writes them.
+Parameters and properties are lists of key and typed value, as .NET's serialiser writes them. A
+value has one of the forms that XML Schema gives its type (https://www.w3.org/TR/xmlschema-2/), and
+no other that Python reads, such as 1_0.
 """
 
 import base64
 import binascii
+import math
+import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 from xml.etree.ElementTree import Element
-
-import isodate
 
 from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument
@@ -83,7 +85,7 @@ def _sql(name: str, kind: str, expression: str, parameters: Mapping[str, Value])
 def _values_written(values: Mapping[str, Value]) -> str:
     return "".join(
         element("KeyValueOfstringanyType", f"<Key>{text(key)}</Key>{_value_written(value)}")
-        for key, value in values.items()
+        for key, value in sorted(values.items())
     )
 
 
@@ -94,10 +96,10 @@ def _value_written(value: Value) -> str:
             kind, content = "boolean", str(value).lower()
         case int():
             content = str(value)
-            kind = "int" if abs(value) <= _INT_MAX else "long"
+            kind = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "long"
             kind = kind if value <= _LONG_MAX else "unsignedLong"
         case float():
-            kind, content = "double", repr(value)
+            kind, content = "double", _double_written(value)
         case str():
             kind, content = "string", text(value)
         case bytes():
@@ -107,8 +109,15 @@ def _value_written(value: Value) -> str:
         case UUID():
             namespace, kind, content = atom.SERIALIZATION, "guid", str(value)
         case _:
-            return '<Value i:nil="true"/>'
+            # With a type, since the clients of SDKs for Python and Go expect one of every value.
+            return f'<Value xmlns:d6p1="{namespace}" i:type="d6p1:string" i:nil="true"/>'
     return element("Value", content, f' xmlns:d6p1="{namespace}" i:type="d6p1:{kind}"')
+
+
+def _double_written(value: float) -> str:
+    if math.isinf(value):
+        return "INF" if value > 0 else "-INF"
+    return "NaN" if math.isnan(value) else repr(value)
 
 
 # Reading
@@ -199,11 +208,16 @@ def _values(field: str, given: Element) -> dict[str, Value]:
         found = atom.child_map(each)
         if set(found) != {"Key", "Value"}:
             raise InvalidArgument(field, "each must have a Key and a Value.")
-        made[found["Key"].text or ""] = _value(field, found["Value"])
+        key = found["Key"].text or ""
+        if key in made:
+            raise InvalidArgument(field, f"must have each key once (got {key[:100]!r} twice).")
+        made[key] = _value(field, found["Value"])
     return made
 
 
 def _value(field: str, given: Element) -> Value:
+    if atom.is_nil(given):
+        return None
     kind, content = atom.type_of(given), given.text or ""
     reader = _READERS.get(kind)
     if reader is None:
@@ -213,44 +227,65 @@ def _value(field: str, given: Element) -> Value:
         )
     try:
         return reader(content)
-    except (ValueError, OverflowError, isodate.ISO8601Error, binascii.Error):
+    except (ValueError, OverflowError, binascii.Error):
         raise InvalidArgument(field, f"{content[:100]!r} is not a valid {kind}.") from None
 
 
+def _formed(form: re.Pattern[str], content: str) -> str:
+    """Return a text without white space around it. Raises ValueError unless it has the form."""
+    found = content.strip(_WHITE_SPACE)
+    if not form.fullmatch(found):
+        raise ValueError
+    return found
+
+
 def _integer(content: str) -> int:
-    found = int(content.strip())
+    found = int(_formed(_INTEGER, content))
     if not -(2**63) <= found < 2**64:
         raise OverflowError
     return found
 
 
-def _boolean(content: str) -> bool:
-    found = _BOOLEANS.get(content.strip().lower())
-    if found is None:
-        raise ValueError
-    return found
-
-
 def _moment(content: str) -> Timestamp:
-    found = isodate.parse_datetime(content.strip())
+    found = datetime.fromisoformat(_formed(_MOMENT, content))
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
-    ms = round((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000)
+    # Rounded down: the last moment of .NET's calendar is in the last millisecond of ours.
+    ms = (found - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     if not atom.TIME_MS_MIN <= ms <= bounds.TIME_MS_MAX:
         raise OverflowError
     return Timestamp(ms)
 
 
-_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+def _binary(content: str) -> bytes:
+    return base64.b64decode(content.translate(_NO_WHITE_SPACE), validate=True)
+
+
+# Of XML, which is less than Python's.
+_WHITE_SPACE: Final = " \t\r\n"
+_NO_WHITE_SPACE: Final = str.maketrans("", "", _WHITE_SPACE)
+_PLAIN_NUMBER: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DECIMAL: Final = re.compile(_PLAIN_NUMBER)
+_DOUBLE: Final = re.compile(rf"{_PLAIN_NUMBER}(?:[eE][+-]?[0-9]+)?|[+-]?INF|NaN")
+_MOMENT: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"
+    r"(?:Z|[+-][0-9]{2}:[0-9]{2})?"
+)
+# Not of XML Schema, but of .NET's serialiser, which also reads it in braces.
+_GUID_PLAIN: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_GUID: Final = re.compile(rf"{_GUID_PLAIN}|\{{{_GUID_PLAIN}\}}")
+_BOOLEAN: Final = re.compile(r"true|false|1|0")
 _INTEGERS: Final = (
     "int", "long", "short", "byte", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte",
 )  # fmt: skip
 _READERS: Final[Mapping[str, Callable[[str], Value]]] = {
     **dict.fromkeys(_INTEGERS, _integer),
-    **dict.fromkeys(("double", "float", "decimal"), float),
+    **dict.fromkeys(("double", "float"), lambda content: float(_formed(_DOUBLE, content))),
+    "decimal": lambda content: float(_formed(_DECIMAL, content)),
     "string": str,
-    "boolean": _boolean,
+    "boolean": lambda content: _formed(_BOOLEAN, content) in ("true", "1"),
     "dateTime": _moment,
-    "guid": lambda content: UUID(content.strip()),
-    "base64Binary": lambda content: base64.b64decode(content, validate=True),
+    "guid": lambda content: UUID(_formed(_GUID, content)),
+    "base64Binary": _binary,
 }

@@ -1,6 +1,6 @@
 """The HTTP server: its sockets, its connections, and its routes, on aiohttp.
 
-    GET /health                        200 or 503, with a JSON object
+    GET /health                        200 or 503, with a JSON object; with a token, as all others
     GET /$servicebus/websocket         AMQP over WebSockets
     …                                  administration; see `administration`
 
@@ -9,8 +9,9 @@ Source: the health page is the emulator's.
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Final, cast
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, cast
 
 from aiohttp import web
 
@@ -19,25 +20,37 @@ from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.websockets import Admit
 
 HEALTH: Final = "/health"
-# Of a connection between requests; of open connections at shutdown, and of what is still sent of a
-# request that was answered.
+# How long a connection is kept between requests; and how long, at shutdown, for its request to end,
+# and after a response for the rest of its request's body.
 KEEP_ALIVE_S: Final = 30.0
 END_S: Final = 1.0
-# How long a client may take nothing of an answer, of which so many bytes may wait.
+# How long a client may read nothing of a response before it is disconnected, and how many bytes of
+# the response may wait in the connection's buffer.
 UNTAKEN_S: Final = 30.0
 UNTAKEN_BYTES: Final = 64 * 1024
-# Bytes that a client without a valid token may send on a WebSocket; and before or after a request,
-# a whole body of which may arrive before the loop's next turn, in which its token is looked at.
+# Bytes accepted without a valid token: on a WebSocket, and in a request. The latter leaves room for
+# a whole body, which may arrive before the turn of the event loop in which the token is checked.
 UNKNOWN_BYTES_MAX: Final = 96 * 1024
 UNHEARD_BYTES_MAX: Final = requests.BODY_BYTES_MAX + 256 * 1024
+_CONNECTION: Final[Mapping[str, Any]] = {
+    "access_log": None,
+    "keepalive_timeout": KEEP_ALIVE_S,
+    "lingering_time": END_S,
+}
+# What the header Server says; aiohttp's own tells the versions of what the server is made of.
+_NAME: Final = "Bendybus"
+_NOT_HTTP: Final = (
+    "the request is not valid HTTP/1.1: it is malformed, it lacks the header Host, or its URL or a "
+    "header is longer than 8190 bytes."
+)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Guard(asyncio.Protocol):
     """A connection of the HTTP server, closed if a request does not arrive in time.
 
-    aiohttp waits for a first request without a limit, and for the rest of one that has begun; and
-    it buffers a WebSocket message until it is complete.
+    Added because aiohttp waits without a limit for the first request, and for the rest of one that
+    has begun, and because it buffers a WebSocket message until it is complete.
     """
 
     def __init__(self, server: "HttpServer", handler: web.RequestHandler) -> None:
@@ -138,9 +151,46 @@ class Guard(asyncio.Protocol):
             self._timer = None
 
 
+class _Connection(web.RequestHandler):
+    """A connection of aiohttp; what aiohttp itself answers has the form of all other errors."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Return the response to what is not HTTP, or to a request that the front end failed on.
+
+        Raises ConnectionError if a response has begun.
+        """
+        sentence = _NOT_HTTP
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            # Logs it. What is not HTTP is not logged: anyone can send it.
+            super().handle_error(request, status, exc, message)
+            sentence = "the front end failed on this request; its log says why."
+        made = requests.http_error_response(status, sentence)
+        made.headers["Server"] = _NAME
+        made.force_close()
+        return made
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Write a response; one of aiohttp's own in the form of all others."""
+        if isinstance(resp, web.HTTPException):
+            sentence = "there is nothing at this URL."
+            if resp.status != HTTPStatus.NOT_FOUND:
+                sentence = f"the request is refused: {resp.reason}."
+            resp = requests.http_error_response(resp.status, sentence)
+        return await super().finish_response(request, resp, start_time)
+
+
 async def _named(_: web.Request, response: web.StreamResponse) -> None:
-    # Not the versions of what it is made of.
-    response.headers["Server"] = "Bendybus"
+    response.headers["Server"] = _NAME
 
 
 def _unknown() -> bool:
@@ -165,13 +215,7 @@ class HttpServer:
         self._administration = administration
         self._connections_max = connections_max
         self._guards: dict[web.RequestHandler, Guard] = {}
-        self._runner = web.AppRunner(
-            self._application(),
-            access_log=None,
-            keepalive_timeout=KEEP_ALIVE_S,
-            shutdown_timeout=END_S,
-            lingering_time=END_S,
-        )
+        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=END_S)
         self._servers: list[asyncio.Server] = []
 
     async def start(self) -> None:
@@ -182,7 +226,8 @@ class HttpServer:
         """Return what handles a new connection."""
         handlers = self._runner.server
         assert handlers is not None, "it is started"
-        return Guard(self, handlers())
+        loop = asyncio.get_running_loop()
+        return Guard(self, _Connection(handlers, loop=loop, **_CONNECTION))
 
     async def open(self, address: str, tls: ssl.SSLContext | None) -> int:
         """Listen at HOST:PORT; return the port."""
@@ -233,7 +278,10 @@ class HttpServer:
         finally:
             guard.answered()
 
-    async def _health(self, _: web.Request) -> web.Response:
+    async def _health(self, request: web.Request) -> web.StreamResponse:
+        if "Authorization" in request.headers:
+            # Of a client of an SDK, to which this is the name of a queue or topic.
+            return await self._administer(request)
         if self._healthy():
             return web.json_response({"status": "healthy", "message": "Service is healthy."})
         said = {"status": "unhealthy", "message": "No partition answers."}
