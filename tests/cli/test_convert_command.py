@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from bendybus.cli import __main__ as command
-from tests.crds.test_emulator_config import EXAMPLE
+from tests.crds.emulator_documents import EXAMPLE
 
 Capture = pytest.CaptureFixture[str]
 

@@ -11,7 +11,7 @@ from bendybus.cli.commands import emulator_command
 from bendybus.cli.errors import UsageError
 from tests.cli.test_front_ends import three_free
 from tests.cli.test_up import FLIGHTS, Start, asked, data, ready, start
-from tests.crds.test_emulator_config import EXAMPLE
+from tests.crds.emulator_documents import EXAMPLE
 
 __all__ = ["data", "start"]
 Capture = pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bendybus.crds import emulator_config
 from bendybus.crds.conversion import Outcome
 from bendybus.crds.errors import ManifestError
-from tests.crds.test_emulator_config import document
+from tests.crds.emulator_documents import document
 
 
 def leaves(value: Any, path: str = "") -> Iterator[str]:

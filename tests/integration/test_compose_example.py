@@ -12,7 +12,7 @@ import yaml
 from azure.servicebus import ServiceBusMessage
 
 from bendybus.cli.bus import emulator_configs
-from tests.crds.test_emulator_config import EXAMPLE
+from tests.crds.emulator_documents import EXAMPLE
 from tests.integration.emulators import Emulator
 from tests.test_tidy import ROOT
 
