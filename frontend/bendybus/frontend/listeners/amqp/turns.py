@@ -1,6 +1,6 @@
 """Turns: connections are read one after the other, and not while too much output is pending.
 
-Input of a connection is processed for a few milliseconds; the rest waits for the next turn, and
+Input of a connection is processed for a millisecond; the rest waits for the next turn, and
 its socket is paused. Small inputs are processed between two turns, so a client that sends little
 does not wait for one that sends much. Nor for many: everything that arrives in the same iteration
 of the loop shares one turn, except small inputs of known clients.
@@ -16,9 +16,9 @@ from typing import Final, Protocol
 
 # A turn processes pieces of this size until this time has passed.
 PIECE_BYTES: Final = 8 * 1024
-TURN_S: Final = 0.005
+TURN_S: Final = 0.001
 STRANGER_PIECE_BYTES: Final = 1024
-STRANGER_TURN_S: Final = 0.001
+STRANGER_TURN_S: Final = 0.0005
 
 
 class Pausable(Protocol):
