@@ -142,13 +142,22 @@ final class Tokens {
                 || (!completed.keySet().containsAll(acknowledged)
                         && passed() < plan.seconds() + plan.rest())) {
             try {
-                for (var message : receiver.receiveMessages(20, WAIT)) {
-                    receiver.complete(message);
-                    completed.merge(message.getBody().toString(), 1, Integer::sum);
-                }
+                for (var message : receiver.receiveMessages(20, WAIT))
+                    complete(receiver, message);
             } catch (RuntimeException error) {
                 failed("receive", error);
             }
+        }
+    }
+
+    /** Completes a message; one that fails does not keep the others of its batch locked. */
+    private void complete(ServiceBusReceiverClient receiver, ServiceBusReceivedMessage message)
+            throws InterruptedException {
+        try {
+            receiver.complete(message);
+            completed.merge(message.getBody().toString(), 1, Integer::sum);
+        } catch (RuntimeException error) {
+            failed("complete", error);
         }
     }
 
