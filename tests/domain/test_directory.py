@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from bendybus.domain import errors, limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint, Origin
-from bendybus.domain.entity_settings import QueueDescription
+from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
+from bendybus.domain.filters.rule import CorrelationFilter, Filter, Rule, SqlFilter, TrueFilter
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
@@ -305,3 +306,45 @@ def test_a_subscription_that_does_not_exist_is_called_one() -> None:
 
     with pytest.raises(errors.EntityNotFound, match="there is no subscription 'news/Subs"):
         directory.lookup("news/Subscriptions/a/$DeadLetterQueue")
+
+
+def subscription(name: str, generation: int, *filters: Filter, **fields: Any) -> Entity:
+    """Return the entry of a subscription of the topic `news` with a rule for each filter."""
+    rules = tuple(Rule(f"r{number}", each) for number, each in enumerate(filters))
+    described = SubscriptionDescription(rules=rules)
+    return queue(
+        f"news/Subscriptions/{name}", generation, uid=name, description=described, **fields
+    )
+
+
+def test_the_filters_of_a_topic_are_counted_as_they_change() -> None:
+    directory = Directory()
+    label = CorrelationFilter(label="l")
+    counts = [directory.filter_counts("news")]
+    for entry in (
+        subscription("a", 1, TrueFilter(), label, label),
+        subscription("b", 2, SqlFilter("x = 1")),
+        # Two rules less, an orphan, and one that is deleted.
+        subscription("a", 3, label),
+        subscription("b", 4, SqlFilter("x = 1"), orphaned=True),
+        subscription("a", 5, label, deleted=True),
+        # What is older than what is known changes nothing.
+        subscription("b", 3, label),
+        subscription("b", 6, deleted=True),
+    ):
+        directory.update(0, FINGERPRINT, [entry], snapshot=False)
+        counts.append(directory.filter_counts("news"))
+
+    assert counts == [(0, 0), (1, 2), (2, 2), (1, 1), (1, 1), (1, 0), (1, 0), (0, 0)]
+
+
+def test_a_topic_with_many_rules_is_counted_as_fast_as_one_with_few() -> None:
+    """Its listing is written in one turn of an event loop."""
+
+    def counting(rules: int) -> int:
+        directory = Directory()
+        entry = subscription("a", 1, *[TrueFilter()] * rules)
+        directory.update(0, FINGERPRINT, [entry], snapshot=True)
+        return steps(lambda: directory.filter_counts("news"))
+
+    assert 0 < counting(2_000) == counting(2)

@@ -16,7 +16,9 @@ from bendybus.domain import bounds, errors, limits, subscription_name
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
+from bendybus.domain.filters.rule import CorrelationFilter
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.sub_queue import SubQueue
 
@@ -32,6 +34,8 @@ class Directory:
         # Names by state, as sets that keep their order; sorted only when they are read.
         self._names: dict[EntityState, dict[str, None]] = {state: {} for state in EntityState}
         self._sorted: dict[tuple[EntityKind, bool], list[str]] = {}
+        # Of topics: how many SQL and correlation filters the rules of their subscriptions have.
+        self._filters: dict[str, tuple[int, int]] = {}
         # Of each partition that was heard: what it has, and the names of which it has less.
         self._known: dict[int, dict[str, int]] = {}
         self._behind: dict[int, set[str]] = {}
@@ -216,6 +220,13 @@ class Directory:
         _, start, end = self._span(EntityKind.SUBSCRIPTION, topic, with_orphaned=True)
         return end - start
 
+    def filter_counts(self, topic: str) -> tuple[int, int]:
+        """Return how many SQL and correlation filters the subscriptions of a topic have.
+
+        As Service Bus counts: filters that are always true, or false, are SQL filters.
+        """
+        return self._filters.get(topic, (0, 0))
+
     def subscriptions(self, topic: str) -> Iterator[Entity]:
         """Return the subscriptions of a topic by name, orphaned ones included."""
         names, start, end = self._span(EntityKind.SUBSCRIPTION, topic, with_orphaned=True)
@@ -265,11 +276,27 @@ class Directory:
         self._best[key] = entry
         if not entry.deleted:
             self._by_uid[entry.uid] = entry
+        if old is not None:
+            self._count_filters(old, -1)
+        self._count_filters(entry, 1)
         if entry.manifest_uid:
             self._by_manifest_uid[entry.manifest_uid] = entry
         for partition, generations in self._known.items():
             if generations.get(key, 0) < entry.generation:
                 self._behind[partition].add(key)
+
+    def _count_filters(self, entry: Entity, sign: int) -> None:
+        described = entry.description
+        if entry.deleted or not isinstance(described, SubscriptionDescription):
+            return
+        correlation = sum(isinstance(rule.filter, CorrelationFilter) for rule in described.rules)
+        sql = len(described.rules) - correlation
+        sql_so_far, correlation_so_far = self.filter_counts(entry.topic_key)
+        counts = (sql_so_far + sign * sql, correlation_so_far + sign * correlation)
+        if any(counts):
+            self._filters[entry.topic_key] = counts
+        else:
+            self._filters.pop(entry.topic_key, None)
 
 
 # Has a partition take entries, all or none. Raises the domain error.

@@ -20,7 +20,7 @@ from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters import rule as rule_domain
 from bendybus.domain.filters import rule_set
-from bendybus.domain.filters.rule import CorrelationFilter, Rule
+from bendybus.domain.filters.rule import Rule
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core import fan_out
@@ -171,19 +171,6 @@ class EntityManager:
         return self._directory.page(
             after, size, with_orphaned=with_orphaned, kind=kind, topic=topic
         )
-
-    def filter_counts(self, topic: Entity) -> tuple[int, int]:
-        """Return how many SQL filters the rules of a topic have, and how many correlation filters.
-
-        As Service Bus counts: filters that are always true, or false, are SQL filters.
-        """
-        rules = [
-            rule
-            for subscription in self._directory.subscriptions(topic.key)
-            for rule in rules_of(subscription)
-        ]
-        correlation = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
-        return len(rules) - correlation, correlation
 
     async def runtime(self, shown: Sequence[Entity]) -> list[Runtime]:
         """Return what entities hold, asked of all partitions; those that do not answer show."""

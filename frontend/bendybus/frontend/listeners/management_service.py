@@ -160,7 +160,7 @@ class EntityCalls:
             for entity, proto, runtime in zip(found, protos, runtimes, strict=True):
                 proto.runtime.CopyFrom(runtime_to_proto(entity, runtime))
                 if isinstance(proto, management_pb2.Topic):
-                    counts = self._manager.filter_counts(entity)
+                    counts = self._directory.filter_counts(entity.key)
                     proto.sql_filter_count, proto.correlation_filter_count = counts
         return protos
 

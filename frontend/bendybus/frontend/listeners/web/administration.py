@@ -214,7 +214,7 @@ class Administration:
             policies=self._authenticator.policies_of(entity.name),
         )
         if entity.kind is EntityKind.TOPIC:
-            sql, others = self._manager.filter_counts(entity)
+            sql, others = self._directory.filter_counts(entity.key)
             shown = replace(
                 shown,
                 subscription_count=self._directory.subscription_count(entity.key),
