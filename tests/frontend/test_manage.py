@@ -8,8 +8,9 @@ import grpc
 import pytest
 
 from bendybus.domain import errors
-from bendybus.domain.entity import Entity
+from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.limits import Tier
 from bendybus.frontend.core import manage
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.management_service import ManagementService, runtime_to_proto
@@ -65,6 +66,11 @@ async def lose(request: Any, timeout: float) -> Any:
     raise grpc.aio.AioRpcError(
         grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed"
     )
+
+
+async def refuse(request: Any, timeout: float) -> Any:
+    """Refuse to create what there is."""
+    raise errors.EntityAlreadyExists("queue 'orders' already exists.")
 
 
 def front_end_of(entity: Entity) -> FrontEnd:
@@ -123,6 +129,20 @@ async def test_a_copy_whose_answer_was_lost_may_be_done() -> None:
     [lost] = [each for each in answer.outcomes if not each.done]
     assert lost.partition == 3
     assert lost.error.outcome == message_pb2.OUTCOME_UNKNOWN
+
+
+async def test_a_queue_that_is_complete_exists_also_while_another_partition_is_away() -> None:
+    entity = queue(partitions=1)
+    front_end = front_end_of(entity)
+    for partition in range(4):
+        own = Fingerprint("test", "uid", Tier.STANDARD, 4, partition)
+        front_end.catalogue(partition, own, [entity], snapshot=True)
+    front_end.upstreams[3].available = False  # type: ignore[misc]
+    front_end.directory.forget(3)
+    front_end.upstreams[0].CommitEntity = refuse  # type: ignore[attr-defined]
+
+    with pytest.raises(errors.EntityAlreadyExists):
+        await front_end.manager.change(Commit(EntityAction.CREATE, entity.name))
 
 
 @pytest.mark.requirement("R35")

@@ -5,9 +5,11 @@ at in intervals, and deleted when they are idle.
 """
 
 import asyncio
+import contextlib
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -70,6 +72,8 @@ class EntityManager:
         self._directory = directory
         self._copies = copies
         self._timeout_s = timeout_s
+        # Calls under way, by what they do.
+        self._under_way: Counter[tuple[str, ...]] = Counter()
 
     async def change(self, wanted: Commit) -> Changed:
         """Commit at the registrar, copy to all. Raises the domain error.
@@ -83,12 +87,15 @@ class EntityManager:
             uid = wanted.uid or str(uuid.uuid4())
             manifest_uid = uid if wanted.origin is Origin.MANIFEST else ""
             wanted = replace(wanted, uid=uid, manifest_uid=manifest_uid)
-        with self._copies.held(wanted.name.lower()):
+        earlier = self._half_done(wanted)
+        with self._copies.held(wanted.name.lower()), self._noted(wanted) as alone:
             try:
                 entity = await self._commit(wanted)
             except errors.EntityAlreadyExists:
                 half_done = self._half_done(wanted)
-                if half_done is None:
+                # What repeats a call comes after it failed. Of creations at the same time, which
+                # may be equal, only one succeeds.
+                if earlier is None or half_done is None or not alone():
                     raise
                 entity = half_done
             outcomes = await self._copies.copy(entity)
@@ -215,8 +222,23 @@ class EntityManager:
             )
         return await unary_calls.commit(registrar, wanted, self._timeout_s)
 
+    @contextlib.contextmanager
+    def _noted(self, wanted: Commit) -> Iterator[Callable[[], bool]]:
+        """Note that a call is under way; give what tells whether it is the only one of its kind."""
+        what: tuple[str, ...] = (wanted.action.name, wanted.name.lower())
+        if wanted.rule_change is not None:
+            change = wanted.rule_change
+            what += (change.action, change.rule.name.lower())
+        self._under_way[what] += 1
+        try:
+            yield lambda: self._under_way[what] == 1
+        finally:
+            self._under_way[what] -= 1
+            if not self._under_way[what]:
+                del self._under_way[what]
+
     def _half_done(self, wanted: Commit) -> Entity | None:
-        """Return what an earlier try of the same call made, if some partition still lacks it."""
+        """Return what an earlier try of the same call made, if a partition of it may lack it."""
         try:
             entity = self._directory.find(wanted.name, wanted.kind)
         except BusError:
@@ -227,9 +249,7 @@ class EntityManager:
         if wanted.rule_change is not None:
             rule = wanted.rule_change.rule
             same = rule_set.find(rules_of(entity), rule.name) == rule
-        available = [p for p, upstream in self._upstreams.items() if upstream.available]
-        away = len(available) < len(self._upstreams)
-        half_done = away or bool(self._directory.lacking(entity.key, available))
+        half_done = bool(self._directory.lacking(entity.key, entity.partitions()))
         # A client may change a rule of a subscription that a manifest made.
         own = entity.origin is wanted.origin or wanted.rule_change is not None
         return entity if same and half_done and own else None
