@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import grpc
@@ -10,6 +12,9 @@ import pytest
 
 from bendybus.wire import readiness, serving
 from bendybus.wire.readiness import CannotListen, Readiness
+
+# Far more than any machine needs: it ends a test that would wait for ever.
+WITHIN_S = 60.0
 
 
 def test_what_a_server_prints_is_what_its_parent_reads(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,6 +30,33 @@ def test_what_a_server_prints_is_what_its_parent_reads(capsys: pytest.CaptureFix
     ]
     assert status == 1
     assert "error: the file is of another bus" in shown.err
+
+
+def test_a_server_whose_parent_is_gone_before_it_serves_ends_in_order(tmp_path: Path) -> None:
+    options = ["--namespace-name=test", "--namespace-uid=uid", "--tier=Premium"]
+    options += ["--partition-count=1", "--partitions=0", "--listen=127.0.0.1:0"]
+    command = [sys.executable, "-m", "bendybus.partition_server", "serve", f"--data={tmp_path}"]
+    with subprocess.Popen(
+        [*command, *options, "--exit-with-parent"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+        try:
+            server.stdout.close()
+            # It has opened its file, and is about to say that it serves.
+            while '"action": "open"' not in (line := server.stderr.readline()):
+                assert line
+            server.stdin.close()
+            code = server.wait(WITHIN_S)
+        finally:
+            server.kill()
+
+    assert code == 0
 
 
 @pytest.mark.parametrize("line", [b"", b"ready", b"[]", b"{}", b'{"ready": 1}', b"\xff"])

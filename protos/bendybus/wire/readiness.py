@@ -12,7 +12,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ class Readiness:
 
 def print_ready(**facts: Any) -> None:
     """Report that this process serves."""
-    print(json.dumps({"ready": True, **facts}), flush=True)
+    _print({"ready": True, **facts})
 
 
 def print_failure(error: Exception) -> int:
@@ -51,9 +51,20 @@ def print_failure(error: Exception) -> int:
     # There is no such file elsewhere, and it is not made.
     with contextlib.suppress(OSError), TERMINATION_LOG.open("r+", encoding="utf-8") as file:
         file.write(str(error)[:TERMINATION_CHARS_MAX])
-    facts = {"error": str(error), "cannot_listen": isinstance(error, CannotListen)}
-    print(json.dumps({"ready": False, **facts}), flush=True)
+    cannot_listen = isinstance(error, CannotListen)
+    _print({"ready": False, "error": str(error), "cannot_listen": cannot_listen})
     return FAILED
+
+
+def _print(facts: Mapping[str, Any]) -> None:
+    """Write a line. That its reader is gone is no failure: a child ends when its stdin does."""
+    try:
+        print(json.dumps(facts), flush=True)
+    except BrokenPipeError:
+        # What is still in the buffer would fail again when the process ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 @contextmanager
