@@ -1,6 +1,7 @@
 """`apply` of topics and subscriptions against a management service in memory."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from bendybus.cli.bus import manifests
 from bendybus.cli.bus.management import Management
 from bendybus.crds import bundling, emulator_config, loading
 from bendybus.crds.bundle import NamespaceSettings
+from bendybus.domain import descriptions
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
-from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.errors import EntityAlreadyExists, InvalidArgument
 from bendybus.domain.limits import Tier
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import FLIGHTS, run
@@ -258,3 +260,20 @@ def test_dead_letters_of_two_queues_that_exist_may_go_to_each_other(
         codes.append(run(bus, "apply", "-f", str(file)))
 
     assert codes == [0, 0], capsys.readouterr().err
+
+
+@pytest.mark.requirement("R502")
+def test_a_config_takes_over_what_a_client_made_and_manifests_do_not() -> None:
+    text = b'{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [{"Name": "q"}]}]}}'
+    bundle = emulator_config.parse("Config.json", text, partition_count=1).bundle
+    [wish] = bundle.entities
+    settled = descriptions.settled(wish.description, tier=Tier.PREMIUM, partition_count=1)
+    own = manifests.Existing("q", settled, 7, has_manifest=False, orphaned=False)
+
+    [taken] = manifests.plan(bundle, [own])
+    [kept] = manifests.plan(bundle, [replace(own, has_manifest=True)])
+
+    assert (taken.change, taken.generation) == (manifests.Change.UPDATED, 7)
+    assert kept.change is manifests.Change.UNCHANGED
+    with pytest.raises(EntityAlreadyExists, match="was created by an administration call"):
+        manifests.plan(replace(bundle, takes_over=False), [own])

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 from azure.servicebus import (
     ServiceBusClient,
     ServiceBusMessage,
     ServiceBusSender,
     TransportType,
 )
-from azure.servicebus.management import ServiceBusAdministrationClient
+from azure.servicebus.management import FalseRuleFilter, ServiceBusAdministrationClient
 
 from bendybus.cli.commands.emulator_command import READY_LINE
 from tests.integration.amqp import take
@@ -47,6 +48,18 @@ def config(*queues: str, **more: Any) -> dict[str, Any]:
 def send(emulator: Emulator, queue: str, *bodies: str) -> None:
     with emulator.sdk() as client, client.get_queue_sender(queue) as sender:
         sender.send_messages([ServiceBusMessage(each) for each in bodies])
+
+
+def told_by(emulator: Emulator) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in emulator.lines if ": " in line)
+
+
+def administration_of(emulator: Emulator) -> ServiceBusAdministrationClient:
+    told = told_by(emulator)
+    return ServiceBusAdministrationClient.from_connection_string(
+        told["For administration clients"],
+        connection_verify=told["CA certificate for administration clients"],
+    )
 
 
 def received(emulator: Emulator, queue: str, count: int = 1) -> list[str]:
@@ -125,6 +138,32 @@ def test_a_changed_config_is_applied_and_what_is_absent_is_kept_and_named(run: R
 
 
 @pytest.mark.requirement("R502")
+def test_what_a_client_made_becomes_that_of_a_config_that_names_it(run: Run) -> None:
+    first = run(config("orders"))
+    first.wait_ready()
+    with administration_of(first) as administration:
+        administration.create_queue("own", max_delivery_count=5)
+        administration.create_topic("t")
+        administration.create_subscription("t", "s")
+        administration.create_rule("t", "s", "none", filter=FalseRuleFilter())
+    send(first, "own", "kept")
+    first.stop()
+
+    topics = [{"Name": "t", "Subscriptions": [{"Name": "s"}]}]
+    second = run(config("orders", "own", Topics=topics))
+    second.wait_ready()
+    with administration_of(second) as administration:
+        delivery_count = administration.get_queue("own").max_delivery_count
+        rules = [each.name for each in administration.list_rules("t", "s")]
+        with pytest.raises(HttpResponseError, match=r"changed only there: edit .* Config\.json"):
+            administration.delete_queue("own")
+
+    assert delivery_count == 10
+    assert rules == ["$Default", "none"]
+    assert received(second, "own") == ["kept"]
+
+
+@pytest.mark.requirement("R502")
 def test_rules_that_a_changed_config_drops_filter_no_more(run: Run) -> None:
     def topics(**rules: Any) -> list[Any]:
         return [{"Name": "t", "Subscriptions": [{"Name": "s", **rules}]}]
@@ -153,16 +192,12 @@ def test_rules_that_a_changed_config_drops_filter_no_more(run: Run) -> None:
 def test_the_string_for_administration_works_with_the_certificate_beside_it(run: Run) -> None:
     emulator = run(config("orders"))
     emulator.wait_ready()
-    told = dict(line.split(": ", 1) for line in emulator.lines if ": " in line)
 
-    with ServiceBusAdministrationClient.from_connection_string(
-        told["For administration clients"],
-        connection_verify=told["CA certificate for administration clients"],
-    ) as administration:
+    with administration_of(emulator) as administration:
         names = [each.name for each in administration.list_queues()]
 
     assert names == ["orders"]
-    assert f":{emulator.http_port};" in told["For administration clients"]
+    assert f":{emulator.http_port};" in told_by(emulator)["For administration clients"]
 
 
 @pytest.mark.requirement("R502")

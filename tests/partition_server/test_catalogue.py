@@ -102,6 +102,18 @@ def test_a_queue_from_a_manifest_is_changed_only_there(driver: Driver) -> None:
     commit(driver, EntityAction.DELETE, origin=Origin.MANIFEST)
 
 
+def test_a_manifest_that_updates_a_queue_of_a_client_owns_it(driver: Driver) -> None:
+    made = commit(driver, EntityAction.CREATE)
+
+    taken = commit(driver, EntityAction.UPDATE, origin=Origin.MANIFEST)
+
+    assert (taken.uid, taken.origin) == (made.uid, Origin.MANIFEST)
+    assert taken.generation > made.generation
+    with pytest.raises(errors.ManagedByManifest):
+        commit(driver, EntityAction.UPDATE, changes={"max_delivery_count": 2})
+    assert commit(driver, EntityAction.UPDATE, origin=Origin.MANIFEST) == taken
+
+
 def test_a_change_based_on_an_older_generation_is_refused(driver: Driver) -> None:
     entity = driver.create()
     commit(driver, EntityAction.UPDATE, changes={"max_delivery_count": 2})

@@ -59,10 +59,12 @@ class Bundle:
     what forwards to them.
 
     `implicit`: no BusNamespace was among them. `default_rules`: a subscription whose rules are not
-    declared any more gets the default rule; else it keeps those that it has.
+    declared any more gets the default rule; else it keeps those that it has. `takes_over`: what
+    clients made by a name of it belongs to the manifests from then on; else that is refused.
     """
 
     namespace: NamespaceSettings
     implicit: bool
     entities: tuple[EntityWish, ...]
     default_rules: bool = False
+    takes_over: bool = False

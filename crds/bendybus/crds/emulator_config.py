@@ -302,7 +302,8 @@ class _Converter:
             self._add(error.problems)
             return None
         # A file without Rules means the default rule, also where an earlier one had some.
-        bundle = replace(bundle, default_rules=True)
+        # What clients made before it named them does not keep the bus from starting.
+        bundle = replace(bundle, default_rules=True, takes_over=True)
         for wish in bundle.entities:
             try:
                 descriptions.check_new(

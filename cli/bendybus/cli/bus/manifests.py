@@ -186,7 +186,7 @@ def plan(bundle: Bundle, existing: Sequence[Existing]) -> list[Step]:
         _check_destinations(wish, found, known)
         _check_mutual(wish, ready, bundle)
         ready.add(wish.name.lower())
-        step = _step(wish, found, bundle.namespace)
+        step = _step(wish, found, bundle)
         if found is not None and found.manifest_rules and not wish.has_rules:
             step = replace(step, drops_rules=bundle.default_rules)
         steps.append(step)
@@ -235,8 +235,8 @@ def _check_mutual(wish: EntityWish, ready: Container[str], bundle: Bundle) -> No
             )
 
 
-def _step(wish: EntityWish, found: Existing | None, namespace: NamespaceSettings) -> Step:
-    tier, count = namespace.tier, namespace.partition_count
+def _step(wish: EntityWish, found: Existing | None, bundle: Bundle) -> Step:
+    tier, count = bundle.namespace.tier, bundle.namespace.partition_count
     if found is None:
         descriptions.check_new(wish.description, tier=tier, partition_count=count)
         return Step(Change.CREATED, wish.kind, wish.name, wish)
@@ -256,13 +256,13 @@ def _step(wish: EntityWish, found: Existing | None, namespace: NamespaceSettings
     wanted = descriptions.merged(wanted, kept)
     descriptions.check_unchanged(found.name, found.description, wanted)
     descriptions.check_new(wanted, tier=tier, partition_count=count, current=found.description)
-    if not found.has_manifest:
+    if not found.has_manifest and not bundle.takes_over:
         raise errors.EntityAlreadyExists(
             f"{wish.source}: {found.kind} {found.name!r} was created by an administration call, "
             f"not by a manifest. Choose another name, or delete that {found.kind} first."
         )
-    same = found.description == wanted and found.manifest_rules == wish.has_rules
-    change = Change.UNCHANGED if same else Change.UPDATED
+    owned = found.has_manifest and found.manifest_rules == wish.has_rules
+    change = Change.UNCHANGED if owned and found.description == wanted else Change.UPDATED
     return Step(change, wish.kind, found.name, wish, found.generation)
 
 

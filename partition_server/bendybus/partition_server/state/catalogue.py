@@ -180,6 +180,7 @@ class Catalogue:
         if command.action in (EntityAction.UPDATE, EntityAction.ADOPT):
             changes["description"] = self._changed(command, current, now)
             changes["manifest_rules"] = catalogue_rules.in_manifest(command, current)
+            changes |= catalogue_checks.taken_over(command, current)
         if command.action is EntityAction.ADOPT:
             changes["manifest_uid"] = command.manifest_uid
         if command.action is EntityAction.UPDATE and command.rule_change is None:

@@ -6,7 +6,7 @@ cannot both pass `check_destinations`.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from bendybus.domain import descriptions, entity_settings, errors, forwarding, lifecycle
 from bendybus.domain import entity as entities
@@ -99,6 +99,13 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
             "the manifest and apply it, or Config.json and start the bus again.",
             metadata={"entity": current.name},
         )
+
+
+def taken_over(command: CommitEntity, current: Entity) -> dict[str, Any]:
+    """Return what changes of whose an entity is: one of a client that a manifest updates is its."""
+    if command.origin is not Origin.MANIFEST or current.origin is Origin.MANIFEST:
+        return {}
+    return {"origin": Origin.MANIFEST, "manifest_uid": current.uid}
 
 
 def _check_identity(command: CommitEntity, current: Entity, *, any_manifest: bool) -> None:
