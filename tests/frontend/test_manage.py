@@ -131,8 +131,11 @@ async def test_a_copy_whose_answer_was_lost_may_be_done() -> None:
     assert lost.error.outcome == message_pb2.OUTCOME_UNKNOWN
 
 
-async def test_a_queue_that_is_complete_exists_also_while_another_partition_is_away() -> None:
-    entity = queue(partitions=1)
+@pytest.mark.parametrize("partitions", [1, 4])
+async def test_a_queue_that_is_complete_exists_also_while_a_partition_is_away(
+    partitions: int,
+) -> None:
+    entity = queue(partitions=partitions)
     front_end = front_end_of(entity)
     for partition in range(4):
         own = Fingerprint("test", "uid", Tier.STANDARD, 4, partition)
@@ -142,6 +145,21 @@ async def test_a_queue_that_is_complete_exists_also_while_another_partition_is_a
     front_end.upstreams[0].CommitEntity = refuse  # type: ignore[attr-defined]
 
     with pytest.raises(errors.EntityAlreadyExists):
+        await front_end.manager.change(Commit(EntityAction.CREATE, entity.name))
+
+
+async def test_a_creation_that_a_partition_missed_is_reported_again_while_it_is_away() -> None:
+    entity = queue()
+    front_end = front_end_of(entity)
+    for partition in range(4):
+        own = Fingerprint("test", "uid", Tier.STANDARD, 4, partition)
+        known = [] if partition == 3 else [entity]
+        front_end.catalogue(partition, own, known, snapshot=True)
+    front_end.upstreams[3].available = False  # type: ignore[misc]
+    front_end.directory.forget(3)
+    front_end.upstreams[0].CommitEntity = refuse  # type: ignore[attr-defined]
+
+    with pytest.raises(errors.PartitionUnavailable, match=r"recorded, but partitions \[3\]"):
         await front_end.manager.change(Commit(EntityAction.CREATE, entity.name))
 
 

@@ -39,6 +39,8 @@ class Directory:
         # Of each partition that was heard: what it has, and the names of which it has less.
         self._known: dict[int, dict[str, int]] = {}
         self._behind: dict[int, set[str]] = {}
+        # Of each partition that is unavailable now: what it had.
+        self._had: dict[int, dict[str, int]] = {}
 
     def update(
         self, partition: int, fingerprint: Fingerprint, entries: Iterable[Entity], *, snapshot: bool
@@ -48,6 +50,7 @@ class Directory:
             self.fingerprint = fingerprint
         if snapshot:
             self._known[partition] = {}
+            self._had.pop(partition, None)
             self._behind[partition] = set(self._best)
         # A partition that was not heard: an entry of it does not say what else it has.
         generations = self._known.get(partition, {})
@@ -70,8 +73,10 @@ class Directory:
 
     def forget(self, partition: int) -> None:
         """Note that a partition is unavailable: what it has now is unknown."""
-        self._known.pop(partition, None)
         self._behind.pop(partition, None)
+        known = self._known.pop(partition, None)
+        if known is not None:
+            self._had[partition] = known
 
     # Who has what
 
@@ -94,6 +99,17 @@ class Directory:
         """Return those of `partitions` that are not known to have the current entry of a name."""
         holders = set(self.holders(key))
         return [partition for partition in partitions if partition not in holders]
+
+    def lacked(self, key: str, partitions: Iterable[int]) -> list[int]:
+        """Return those of `partitions` that, when last heard, lacked the current entry of a name.
+
+        One that was never heard is among them.
+        """
+        best = self._best.get(key)
+        if best is None:
+            return list(partitions)
+        heard = {**self._had, **self._known}
+        return [each for each in partitions if heard.get(each, {}).get(key, 0) < best.generation]
 
     def has(self, partition: int, change: Entity) -> bool:
         """Whether a partition is known to have a change, or what came after it."""

@@ -249,7 +249,7 @@ class EntityManager:
         if wanted.rule_change is not None:
             rule = wanted.rule_change.rule
             same = rule_set.find(rules_of(entity), rule.name) == rule
-        half_done = bool(self._directory.lacking(entity.key, entity.partitions()))
+        half_done = bool(self._directory.lacked(entity.key, entity.partitions()))
         # A client may change a rule of a subscription that a manifest made.
         own = entity.origin is wanted.origin or wanted.rule_change is not None
         return entity if same and half_done and own else None
