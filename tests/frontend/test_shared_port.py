@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,60 @@ async def test_a_grpc_client_that_takes_nothing_gives_its_place_back(
             await ended.wait()
             while not await hello(number):
                 pass
+    finally:
+        port.stop_listening()
+        await port.close()
+        writer.close()
+        server.close()
+
+
+async def test_what_grpc_says_first_reaches_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It speaks before its client does, and may be heard before it is known to be connected."""
+    server = await asyncio.start_server(lambda _, writer: writer.close(), HOST, 0)
+    address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
+    loop = asyncio.get_running_loop()
+    connect: Any = loop.create_connection
+
+    async def heard_early(*given: Any) -> Any:
+        transport, protocol = await connect(*given)
+        protocol.data_received(b"settings")
+        return transport, protocol
+
+    port, number = await open_port(1, address)
+    reader, writer = await asyncio.open_connection(HOST, number)
+    monkeypatch.setattr(loop, "create_connection", heard_early)
+    writer.write(b"PRI * HTTP/2.0")
+    try:
+        async with asyncio.timeout(5):
+            assert await reader.read() == b"settings"
+    finally:
+        port.stop_listening()
+        await port.close()
+        writer.close()
+        server.close()
+
+
+async def test_a_grpc_server_that_is_gone_at_once_ends_its_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), HOST, 0)
+    address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
+    loop = asyncio.get_running_loop()
+    connect: Any = loop.create_connection
+
+    async def lost_early(*given: Any) -> Any:
+        transport, protocol = await connect(*given)
+        transport.abort()
+        await asyncio.sleep(0)
+        return transport, protocol
+
+    port, number = await open_port(1, address)
+    reader, writer = await asyncio.open_connection(HOST, number)
+    monkeypatch.setattr(loop, "create_connection", lost_early)
+    writer.write(b"PRI * HTTP/2.0")
+    try:
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
     finally:
         port.stop_listening()
         await port.close()

@@ -353,18 +353,21 @@ class Spliced(_Side):
     async def _connect(self) -> None:
         host, _, port = self._port.grpc.rpartition(":")
         other = _Side()
+        # STRICTLY BEFORE it connects: gRPC speaks first, and what it says may come before
+        # `create_connection` returns.
+        other.other = self
         try:
             await asyncio.get_running_loop().create_connection(lambda: other, host, int(port))
         except OSError:
             if self.transport is not None:
                 self.transport.abort()
             return
-        assert other.transport is not None, "it is connected"
-        assert self.transport is not None, "it is made"
-        other.other, self.other = self, other
-        if self.transport.is_closing():
-            other.transport.close()
+        there, here = other.transport, self.transport
+        if there is None or here is None or here.is_closing():
+            # One side ended meanwhile.
+            other.end()
             return
-        other.transport.write(self._first)
+        self.other = other
+        there.write(self._first)
         self._first = b""
-        self.transport.resume_reading()
+        here.resume_reading()
