@@ -120,6 +120,17 @@ def test_any_host_is_answered(bus: WebBus, host: bytes) -> None:
         assert connection.makefile("rb").read().startswith(b"HTTP/1.1 200")
 
 
+def test_a_host_that_is_longer_than_any_name_is_not_repeated(bus: WebBus) -> None:
+    """Answers name it for each entry, four times longer or more where it has to be escaped."""
+    longest = "x" * 253 + ":65535"
+
+    assert bus.ask("GET", "/here", Host=longest).text.count(longest) == 2
+    for path in ("/here", "/nothing", "/$Resources/queues", "/topic/subscriptions"):
+        answer = bus.ask("GET", path, Host="&" * 8_000)
+        assert answer.status == 400
+        assert len(answer.text) < 1_000
+
+
 def test_a_token_that_is_no_text_is_refused_as_any_other(bus: WebBus) -> None:
     token = bus.token().encode().replace(b"sr=", b"sr=\xff")
     with raw(bus) as connection:

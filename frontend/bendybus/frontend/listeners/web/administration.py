@@ -92,6 +92,7 @@ class Administration:
                 requests.token_of(request.headers.get("Authorization"))
             )
             known()
+            requests.check_host(request)
             resource, route = _routed(request)
             paths = [path.strip("/") for path in (request.path, request.rel_url.raw_path)]
             caller.check(route.operation, route.on(resource), resources=paths)

@@ -17,6 +17,8 @@ from bendybus.frontend.security.authenticator import Caller
 
 BODY_BYTES_MAX: Final = 512 * limits.KB
 BODY_S: Final = 10.0
+# A name of DNS, a colon and a port. An answer repeats the host several times for each entry.
+HOST_CHARS_MAX: Final = 253 + 1 + 5
 PAGE_MAX: Final = 100
 SKIP_MAX: Final = 10**6
 PUT: Final = "PUT"
@@ -56,6 +58,12 @@ class Asked:
 def is_update(request: web.Request) -> bool:
     """Whether a request updates an entity, instead of creating one."""
     return request.method == PUT and bool(request.headers.get("If-Match"))
+
+
+def check_host(request: web.Request) -> None:
+    """Raise InvalidArgument for a host that is longer than any is."""
+    if len(request.host) > HOST_CHARS_MAX:
+        raise InvalidArgument("Host", f"must be at most {HOST_CHARS_MAX} characters.")
 
 
 def token_of(header: str | None) -> str:
