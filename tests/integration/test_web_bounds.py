@@ -3,6 +3,7 @@
 import socket
 import struct
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
@@ -78,6 +79,39 @@ def test_a_body_that_is_allowed_is_read_however_fast_it_comes(bus: WebBus) -> No
     answers = [bus.ask("PUT", "/refused", body) for _ in range(30)]
 
     assert {answer.status for answer in answers} == {400}
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_compressed_bodies_are_refused(bus: WebBus, coding: str) -> None:
+    body = zlib.compress(entry("").encode(), wbits=31 if coding == "gzip" else 15)
+    with raw(bus) as connection:
+        connection.sendall(
+            b"PUT /compressed HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: "
+            + coding.encode() + b"\r\nContent-Length: " + str(len(body)).encode()
+            + b"\r\nAuthorization: " + bus.token().encode() + b"\r\n\r\n" + body
+        )  # fmt: skip
+        answer = connection.makefile("rb").read()
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"Content-Encoding: compressed bodies are not accepted." in answer
+
+
+def test_compressed_bodies_are_not_decompressed(bus: WebBus) -> None:
+    """A client without a token sends 300 MB in 300 KB, many times."""
+    body = zlib.compress(bytes(300_000_000), wbits=31)
+    request = (
+        b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: gzip\r\n"
+        b"Content-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
+    )
+    front_end = bus.secured.bus.front_end
+    before_s = front_end.cpu_s()
+
+    for _ in range(8):
+        with raw(bus) as connection, suppress(OSError):
+            connection.sendall(request)
+            assert connection.makefile("rb").read().startswith(b"HTTP/1.1 200")
+
+    assert front_end.cpu_s() - before_s < 1
 
 
 def test_answers_that_are_not_taken_have_room_and_are_not_kept_twice(bus: WebBus) -> None:

@@ -25,6 +25,7 @@ PUT: Final = "PUT"
 _DIGITS_MAX: Final = 20
 # What is written of a response before the client must take some of it.
 _PIECE_BYTES: Final = 32 * limits.KB
+_IDENTITY: Final = "identity"
 _BEARER: Final = "bearer "
 _TITLES: Final = {
     ResourceKind.QUEUES: "Queues",
@@ -74,6 +75,8 @@ def token_of(header: str | None) -> str:
 
 async def read_body(request: web.Request) -> bytes:
     """Return the body. Raises InvalidArgument, MessageSizeExceeded, ServiceTimeout."""
+    if request.headers.get("Content-Encoding", _IDENTITY).lower() != _IDENTITY:
+        raise InvalidArgument("Content-Encoding", "compressed bodies are not accepted.")
     found = bytearray()
     try:
         async with asyncio.timeout(BODY_S):

@@ -32,8 +32,11 @@ UNTAKEN_BYTES: Final = 64 * 1024
 # a whole body, which may arrive before the turn of the event loop in which the token is checked.
 UNKNOWN_BYTES_MAX: Final = 96 * 1024
 UNHEARD_BYTES_MAX: Final = requests.BODY_BYTES_MAX + 256 * 1024
+# Bodies stay compressed: a small one may be a thousand times its size, and aiohttp decompresses it
+# before it is known who sends it.
 _CONNECTION: Final[Mapping[str, Any]] = {
     "access_log": None,
+    "auto_decompress": False,
     "keepalive_timeout": KEEP_ALIVE_S,
     "lingering_time": END_S,
 }
