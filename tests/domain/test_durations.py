@@ -37,6 +37,14 @@ def test_what_is_no_duration_of_fixed_length_is_refused_by_its_field(text: str) 
     assert caught.value.field == "lockDuration"
 
 
+def test_a_long_text_is_refused_and_not_repeated() -> None:
+    for text in ("P" + "1" * 500_000 + "D", "P" + "0" * 500_000 + "1D"):
+        with pytest.raises(InvalidArgument, match="ISO 8601") as caught:
+            durations.parse("lockDuration", text)
+
+        assert len(str(caught.value)) < 300
+
+
 @given(st.integers(0, limits.TIME_TO_LIVE_MS_MAX // 1000 - 1))
 def test_what_is_rendered_is_read_again(milliseconds: int) -> None:
     text = durations.render(milliseconds)
