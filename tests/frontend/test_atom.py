@@ -32,8 +32,25 @@ def many_attributes(name: str, count: int) -> str:
         (many_attributes("a", 300) * 90, "must have at most 4000 attributes"),
         ("<!---->" * 70_000, "must have at most 4000 elements"),
         ("<?a?>" * 100_000, "must have at most 4000 elements"),
+        (
+            f'<b xmlns="{"x" * 7_000}">{"<c/>" * 3_000}</b>',
+            "must have at most 1000000 characters in names with namespaces",
+        ),
+        (
+            f'<b xmlns:x="{"x" * 7_000}">{many_attributes("x:a", 300) * 10}</b>',
+            "must have at most 1000000 characters in names with namespaces",
+        ),
     ],
-    ids=["attributes", "namespaces", "comment", "attributes of many", "comments", "instructions"],
+    ids=[
+        "attributes",
+        "namespaces",
+        "comment",
+        "attributes of many",
+        "comments",
+        "instructions",
+        "elements in a long namespace",
+        "attributes in a long namespace",
+    ],
 )
 def test_markup_that_takes_long_is_refused_before_all_of_it_is_read(
     inside: str, sentence: str

@@ -37,6 +37,9 @@ NESTING_MAX: Final = 32
 ELEMENTS_MAX: Final = 4_000
 # Of all elements together; the largest rule has less than 400.
 ATTRIBUTES_MAX: Final = 4_000
+# Of the names of all elements and attributes, each with its namespace: the parser repeats that for
+# every name, and it may be as long as a tag. Those of the largest rule have less than 60,000.
+NAME_CHARS_MAX: Final = 1_000_000
 # Of a tag or a comment, which the parser keeps until it is complete; those of clients have 300.
 _TAG_BYTES_MAX: Final = 8 * limits.KB
 _NEVER: Final = "0001-01-01T00:00:00Z"
@@ -163,6 +166,7 @@ class _Builder(TreeBuilder):
         super().__init__()
         self._elements = 0
         self._attributes = 0
+        self._name_chars = 0
 
     def start(self, tag: Any, attrs: Any, /) -> Any:
         """Begin an element. Raises InvalidArgument."""
@@ -170,6 +174,11 @@ class _Builder(TreeBuilder):
         self._attributes += len(attrs)
         if self._attributes > ATTRIBUTES_MAX:
             raise InvalidArgument("body", f"must have at most {ATTRIBUTES_MAX} attributes.")
+        self._name_chars += len(tag) + sum(map(len, attrs))
+        if self._name_chars > NAME_CHARS_MAX:
+            raise InvalidArgument(
+                "body", f"must have at most {NAME_CHARS_MAX} characters in names with namespaces."
+            )
         return super().start(tag, attrs)
 
     def comment(self, _: str | None, /) -> Any:
