@@ -99,7 +99,7 @@ async def test_a_grpc_client_that_takes_nothing_gives_its_place_back(
     try:
         async with asyncio.timeout(10):
             await ended.wait()
-            while not await hello(number):
+            while not await answered_by_grpc(number):
                 pass
     finally:
         port.stop_listening()
@@ -162,15 +162,47 @@ async def test_a_grpc_server_that_is_gone_at_once_ends_its_client(
         server.close()
 
 
-async def hello(number: int) -> bool:
-    """Return whether a new connection is served."""
+async def answered_by_grpc(number: int) -> bool:
+    """Return whether a new client of gRPC is served."""
     reader, writer = await asyncio.open_connection(HOST, number)
     try:
-        writer.write(b"PUT ")
-        return await reader.read() == b"hello"
+        writer.write(b"PRI * HTTP/2.0")
+        return bool(await reader.read(1))
     except ConnectionError:
-        # Not at once again: the port is on the same event loop.
-        await asyncio.sleep(0.05)
         return False
     finally:
+        # Not at once again: the port is on the same event loop.
+        await asyncio.sleep(0.05)
         writer.close()
+
+
+async def test_clients_of_grpc_take_no_place_of_others() -> None:
+    served = asyncio.Semaphore(0)
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"settings")
+        await reader.read()
+        writer.close()
+        served.release()
+
+    server = await asyncio.start_server(silent, HOST, 0)
+    port, number = await open_port(2, f"{HOST}:{server.sockets[0].getsockname()[1]}")
+    lines = [await asyncio.open_connection(HOST, number) for _ in range(2)]
+    try:
+        async with asyncio.timeout(5):
+            for reader, writer in lines:
+                writer.write(b"PRI * HTTP/2.0")
+                assert await reader.read(1)
+
+            assert not await answered_by_grpc(number)
+            reader, writer = await asyncio.open_connection(HOST, number)
+            writer.write(b"PUT ")
+            assert await reader.read() == b"hello"
+            writer.close()
+    finally:
+        port.stop_listening()
+        await port.close()
+        for _, writer in lines:
+            writer.close()
+            await served.acquire()
+        server.close()

@@ -37,6 +37,8 @@ Factory = Callable[[], asyncio.BaseProtocol]
 class SharedPort:
     """A port. `amqp`, `http`: make what handles a connection; `grpc`: where gRPC listens.
 
+    `connections_max`: of clients of gRPC, which take no place of others, and of those of which it
+    is not known yet what they speak. The handlers bound theirs.
     `known_s`: how long a client may take until it is known what it speaks; `untaken_s`: how long a
     client of gRPC may take nothing of what is written to it.
     """
@@ -112,10 +114,7 @@ class SharedPort:
                 # No file is left for it, or it is gone already: others may still come.
                 await asyncio.sleep(0.05)
                 continue
-            if len(self._unknown) + len(self._spliced) >= self._connections_max:
-                if not self._unknown:
-                    accepted.close()
-                    continue
+            if len(self._unknown) >= self._connections_max:
                 self._end_oldest()
             task = loop.create_task(self._begin(accepted), name="shared-port-connection")
             self._unknown[task] = None
@@ -153,9 +152,10 @@ class SharedPort:
         """Take note that this is known of one, or that it is gone."""
         self._unknown.pop(connection, None)
 
-    def hold(self, splice: "Spliced") -> None:
-        """Take note of a spliced connection."""
+    def hold(self, splice: "Spliced") -> bool:
+        """Take note of a spliced connection; return whether there are not too many."""
         self._spliced.add(splice)
+        return len(self._spliced) <= self._connections_max
 
     def forget(self, splice: "Spliced") -> None:
         """Take note that one is gone."""
@@ -303,9 +303,11 @@ class Spliced(_Side):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connect to the gRPC server."""
         super().connection_made(transport)
-        self._port.hold(self)
-        if self.transport is not None:
-            self.transport.pause_reading()
+        assert self.transport is not None, "it is made"
+        if not self._port.hold(self):
+            self.transport.abort()
+            return
+        self.transport.pause_reading()
         self._connecting = asyncio.get_running_loop().create_task(
             self._connect(), name="shared-port-splice"
         )
