@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from bendybus.frontend.listeners import shared_port
+from bendybus.frontend.listeners import beside_grpc, shared_port
 from bendybus.frontend.listeners.shared_port import SharedPort
+from bendybus.frontend.settings import Settings
 from tests.ports import HOST
 
 # More than the buffers of sockets hold.
@@ -206,3 +207,11 @@ async def test_clients_of_grpc_take_no_place_of_others() -> None:
             writer.close()
             await served.acquire()
         server.close()
+
+
+def test_files_are_counted_for_all_that_may_listen() -> None:
+    """A client of gRPC at a shared port takes three: two are ends of the connection behind it."""
+    assert beside_grpc.files_each(Settings()) == 1
+    assert beside_grpc.files_each(Settings(amqp_listen="x", amqps_listen="x")) == 2
+    assert beside_grpc.files_each(Settings(http_listen="x")) == 3
+    assert beside_grpc.files_each(Settings(amqp_listen="x", shared_listen=("x", "y"))) == 3 + 2 * 4

@@ -92,7 +92,10 @@ def test_a_server_takes_no_more_connections_than_it_has_files_for(
     monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: limit.__setitem__(0, wanted))
 
     assert serving.connections_max(5_000) == 4_096 - serving.FILES_SPARE
+    assert serving.connections_max(5_000, 4) == (4_096 - serving.FILES_SPARE) // 4
     limit[0] = (1_024, 1_000_000)
     assert serving.connections_max(5_000) == 5_000
     limit[0] = (1_024, resource.RLIM_INFINITY)
     assert serving.connections_max(5_000) == 5_000
+    assert serving.connections_max(5_000, 4) == 5_000
+    assert limit[0][0] == 20_000 + serving.FILES_SPARE

@@ -1,6 +1,7 @@
 """Wires a front-end process: core, gRPC server, health, metrics; and takes it down."""
 
 import asyncio
+import dataclasses
 import logging
 from typing import Final
 
@@ -10,7 +11,7 @@ from prometheus_client import start_http_server
 from bendybus.domain import limits
 from bendybus.frontend.core import call_ledger, manage
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.listeners import client_streams
+from bendybus.frontend.listeners import beside_grpc, client_streams
 from bendybus.frontend.listeners.beside_grpc import BesideGrpc
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.frontend.listeners.client_streams import ClientStreams
@@ -57,6 +58,10 @@ GRACE_MS_MIN: Final = 120_000
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Run until `stop` is set. Order at the end: not ready, drain, close the streams."""
+    connections = serving.connections_max(
+        settings.max_connections, beside_grpc.files_each(settings)
+    )
+    settings = dataclasses.replace(settings, max_connections=connections)
     directory = serving.tls_directory(settings.tls_directory)
     file = settings.access_policies
     authenticator = Authenticator(
@@ -138,7 +143,6 @@ def _server(
     settings: Settings, authenticator: Authenticator, health: Health, front_end: FrontEnd
 ) -> grpc.aio.Server:
     request_bytes = _request_bytes(settings)
-    connections = serving.connections_max(settings.max_connections)
     gate = CallGate(
         authenticator, health, front_end.calls, front_end.message_bytes_max, request_bytes
     )
@@ -146,7 +150,7 @@ def _server(
         options=[
             *serving.options(request_bytes),
             *_age_options(settings),
-            ("grpc.max_allowed_incoming_connections", connections),
+            ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ],
         maximum_concurrent_rpcs=CALLS_MAX,
         interceptors=[gate],

@@ -230,13 +230,14 @@ def open_port(
         return int(server.add_secure_port(listen, credentials))
 
 
-def connections_max(wanted: int) -> int:
+def connections_max(wanted: int, files_each: int = 1) -> int:
     """Return how many connections a server may take: `wanted`, or what the machine has files for.
 
-    Without files left it could neither take nor make any connection.
+    `files_each`: how many files it has open for each at most, where several listeners may take so
+    many. Without files left it could neither take nor make any connection.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + FILES_SPARE
+    needed = wanted * files_each + FILES_SPARE
     if soft != resource.RLIM_INFINITY and soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         with contextlib.suppress(OSError, ValueError):
@@ -244,7 +245,7 @@ def connections_max(wanted: int) -> int:
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY:
         return wanted
-    return max(1, min(wanted, soft - FILES_SPARE))
+    return max(1, min(wanted, (soft - FILES_SPARE) // files_each))
 
 
 def metrics_host(given: str, listen: str, env: Mapping[str, str]) -> str:

@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from bendybus.frontend.listeners.web.server import HttpServer
 
 _LOOPBACK: Final = "127.0.0.1"
+# Files of a shared port: a connection that is not known yet, and three of one that is spliced.
+_SHARED_FILES: Final = 1 + 3
+
+
+def files_each(settings: Settings) -> int:
+    """Return how many files a front end may have open for each of `max_connections`.
+
+    Each protocol may have so many connections, and so may each shared port.
+    """
+    shared = len(settings.shared_listen)
+    amqp = any((settings.amqp_listen, settings.amqps_listen, settings.http_listen, shared))
+    http = any((settings.http_listen, shared))
+    return 1 + amqp + http + _SHARED_FILES * shared
 
 
 class BesideGrpc:
