@@ -1,5 +1,6 @@
 """Every value comes back from its bytes as it was, type and all; what is none is refused."""
 
+import struct
 import uuid
 from typing import Any
 
@@ -206,3 +207,29 @@ def test_what_is_no_type_of_amqp_is_a_type_error(value: Any) -> None:
 def test_what_is_out_of_range_is_a_value_error(value: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         encoding.encode(value)
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["one", "several"])
+@pytest.mark.parametrize("kind", ["list", "map", "array"])
+def test_items_of_a_whole_message_are_bounded(kind: str, nested: bool) -> None:
+    """Ten million of them would take seconds."""
+
+    def parts(items: int) -> bytes:
+        if kind == "array":
+            return b"\xf0" + struct.pack(">II", items + 5, items) + b"\x56" + b"\0" * items
+        if kind == "list":
+            return b"\xd0" + struct.pack(">II", items + 4, items) + b"\x45" * items
+        content = b"".join(b"\x70" + struct.pack(">I", key) + b"\x40" for key in range(items // 2))
+        return b"\xd1" + struct.pack(">II", len(content) + 4, items) + content
+
+    def whole(items: int) -> bytes:
+        if not nested:
+            return parts(items)
+        content = parts(items // 2) * 2
+        return b"\xd0" + struct.pack(">II", len(content) + 4, 2) + content
+
+    most = decoding.ITEMS_MAX
+
+    decoding.decode_whole(whole(most - 4))
+    with pytest.raises(DecodeError, match=f"more than {most} items"):
+        decoding.decode_whole(whole(most + 4))
