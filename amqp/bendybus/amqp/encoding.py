@@ -14,6 +14,7 @@ from bendybus.amqp.values import (
     Decimal64,
     Decimal128,
     Described,
+    Encoded,
     Float,
     Int,
     Pairs,
@@ -115,6 +116,10 @@ def _described(described: Described, out: bytearray) -> None:
     descriptor, value = described.descriptor, described.value
     _WRITERS[type(descriptor)](descriptor, out)
     _WRITERS[type(value)](value, out)
+
+
+def _encoded(value: Encoded, out: bytearray) -> None:
+    out += value
 
 
 def _null(_: None, out: bytearray) -> None:
@@ -247,6 +252,7 @@ _WRITERS: Final[dict[type, _Writer]] = {
     Pairs: _pairs,
     Array: _array,
     Described: _described,
+    Encoded: _encoded,
 }
 
 

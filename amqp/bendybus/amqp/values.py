@@ -100,6 +100,12 @@ class Decimal128(bytes):
     __slots__ = ()
 
 
+class Encoded(bytes):
+    """The encoding of any value, to be written as it is. Never the result of decoding."""
+
+    __slots__ = ()
+
+
 class Pairs(tuple[tuple[Any, Any], ...]):
     """A map that cannot be a dict, as (key, value) in order.
 

@@ -88,6 +88,21 @@ def test_sessions_are_listed_since_any_time(
     assert listed.body["sessions-ids"].items == ["a"]
 
 
+def test_a_reply_lists_a_thousand_sessions_at_most(peer: DotnetPeer, sessions: str) -> None:
+    sender = peer.sender(sessions)
+    for start in range(0, 1_001, 100):
+        ids = range(start, min(start + 100, 1_001))
+        peer.send(sender, *(message("one", group_id=f"{each}") for each in ids))
+    asked = {"last-updated-time": Timestamp(253_402_300_800_000), "top": Int(2**31 - 1)}
+
+    first = peer.manage(sessions, "get-message-sessions", {**asked, "skip": Int(0)})
+    rest = peer.manage(sessions, "get-message-sessions", {**asked, "skip": Int(1_000)})
+
+    found = [reply.body["sessions-ids"].items for reply in (first, rest)]
+    assert [len(each) for each in found] == [1_000, 1]
+    assert {*found[0], *found[1]} == {f"{each}" for each in range(1_001)}
+
+
 @pytest.mark.requirement("R511")
 @pytest.mark.parametrize("name", [NON_EXCLUSIVE, Symbol(f"{NON_EXCLUSIVE}:list")])
 @pytest.mark.parametrize("descriptor", [NON_EXCLUSIVE_CODE, Symbol(f"{NON_EXCLUSIVE}:list")])

@@ -64,10 +64,14 @@ _STATUSES: Final = {
     "defered": Disposition.DEFER,
     "suspended": Disposition.DEAD_LETTER,
 }
-# Memory that a reply with messages may take while it is built, by operation.
+# Ids of sessions in one reply; SDKs ask for 100.
+SESSIONS_MAX: Final = 1_000
+# Memory that a large reply may take while it is built, by operation.
 ANSWER_BYTES: Final = {
     f"{VENDOR}peek-message": limits.MB,
     f"{VENDOR}receive-by-sequence-number": 4 * limits.MB,
+    f"{VENDOR}get-message-sessions": limits.MB,
+    f"{VENDOR}enumerate-rules": 4 * limits.MB,
 }
 # The map of a reply; None: no content.
 Reply = dict[str, Any] | None
@@ -382,6 +386,7 @@ async def _list_sessions(link: ManagementLink, fields: Fields) -> Reply:
     skip, top = fields.required("skip", int), fields.required("top", int)
     if skip < 0 or not top > 0:
         raise errors.InvalidArgument("top", "must be at least 1, and skip at least 0.")
+    top = min(top, SESSIONS_MAX)
     asked_ms = 0 if after_ms >= _ANY_TIME_MS else max(1, after_ms)
     sessions, name = link.connection.front_end.sessions, request_values.entity(link.path)
     found: list[str] = []
