@@ -77,10 +77,15 @@ class Guard(asyncio.Protocol):
         self._transport = made = cast(asyncio.Transport, transport)
         made.set_write_buffer_limits(high=UNTAKEN_BYTES)
         self._handler.connection_made(transport)
-        if not self._server.take(self._handler, self):
+        if self._server.take(self._handler, self):
+            self._expect()
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection now."""
+        if self._transport is not None:
             self._transport.abort()
-            return
-        self._expect()
 
     def heard(self) -> None:
         """Take note of a request."""
@@ -247,9 +252,18 @@ class HttpServer:
         return found
 
     def take(self, handler: web.RequestHandler, guard: Guard) -> bool:
-        """Take note of a connection; return whether there are not too many."""
+        """Take note of a connection; return whether there are not too many.
+
+        If there are, the oldest one of a client without a valid token is closed.
+        """
+        if len(self._guards) >= self._connections_max:
+            oldest = next((each for each in self._guards.items() if not each[1].is_known()), None)
+            if oldest is None:
+                return False
+            self.forget(oldest[0])
+            oldest[1].abort()
         self._guards[handler] = guard
-        return len(self._guards) <= self._connections_max
+        return True
 
     def forget(self, handler: web.RequestHandler) -> None:
         """Take note that a connection is gone."""
