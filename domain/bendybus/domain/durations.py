@@ -23,14 +23,13 @@ def parse(field: str, text: str) -> int | None:
     Raises InvalidArgument that names `field`: years and months have no fixed length here.
     """
     value: object = None
-    # Its length first: the parser takes milliseconds for each 10 KB.
-    if len(text) <= _TEXT_CHARS_MAX:
-        with contextlib.suppress(isodate.ISO8601Error, TypeError, ValueError, OverflowError):
-            value = isodate.parse_duration(text)
+    with contextlib.suppress(isodate.ISO8601Error, TypeError, ValueError, OverflowError):
+        # Its length first: the parser takes milliseconds for each 10 KB.
+        value = isodate.parse_duration(text) if len(text) <= _TEXT_CHARS_MAX else None
     # The parser takes "PT" and "P1DT", where something is missing, for zero and a day.
     if not isinstance(value, timedelta) or value < timedelta(0) or text.endswith(("P", "T")):
         raise InvalidArgument(
-            field, f"must be an ISO 8601 duration such as PT30S, PT5M or P7D (got {text[:100]!r})."
+            field, f"must be an ISO 8601 duration such as PT30S, PT5M or P7D (got {text!r:.100})."
         )
     return bounded(round(value / timedelta(milliseconds=1)))
 
