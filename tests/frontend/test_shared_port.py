@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -161,6 +161,69 @@ async def test_a_grpc_server_that_is_gone_at_once_ends_its_client(
         await port.close()
         writer.close()
         server.close()
+
+
+async def test_nothing_is_kept_of_a_grpc_client_that_is_gone() -> None:
+    """A timer would keep its transport and, with TLS, 256 KB of buffers for a minute."""
+    ended = asyncio.Event()
+
+    async def grpc(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"settings")
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_server(grpc, HOST, 0)
+    port, number = await open_port(1, f"{HOST}:{server.sockets[0].getsockname()[1]}")
+    reader, writer = await asyncio.open_connection(HOST, number)
+    try:
+        async with asyncio.timeout(5):
+            writer.write(b"PRI * HTTP/2.0")
+            await reader.read(1)
+            [spliced] = port._spliced
+            there = spliced.other
+            assert there is not None
+            writer.close()
+            await ended.wait()
+            while there.transport is not None or port._spliced:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+        assert spliced.transport is None
+        assert spliced._untaken is None or spliced._untaken.cancelled()
+    finally:
+        port.stop_listening()
+        await port.close()
+        server.close()
+
+
+class Refusing(Hello):
+    """Ends connections at once; keeps what it gets of them nevertheless."""
+
+    got: ClassVar[list[bytes]] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self.got.append(data)
+
+
+async def test_what_a_refused_connection_asks_for_is_not_done() -> None:
+    port, number = await open_port(1)
+    port.http = Refusing
+    reader, writer = await asyncio.open_connection(HOST, number)
+    try:
+        async with asyncio.timeout(5):
+            writer.write(b"DELETE /orders")
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        assert Refusing.got == []
+    finally:
+        port.stop_listening()
+        await port.close()
+        writer.close()
 
 
 async def answered_by_grpc(number: int) -> bool:

@@ -224,7 +224,7 @@ class EntityManager:
 
     @contextlib.contextmanager
     def _noted(self, wanted: Commit) -> Iterator[Callable[[], bool]]:
-        """Note that a call is under way; give what tells whether it is the only one of its kind."""
+        """Note a call that is under way; yield what tells whether it is the only such call."""
         what: tuple[str, ...] = (wanted.action.name, wanted.name.lower())
         if wanted.rule_change is not None:
             change = wanted.rule_change

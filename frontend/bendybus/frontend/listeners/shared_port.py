@@ -237,6 +237,9 @@ class Chooser(asyncio.BufferedProtocol):
         assert transport is not None, "it is made"
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
+        if transport.is_closing():
+            # It was refused: what it asks for must not be done.
+            return
         if isinstance(protocol, asyncio.BufferedProtocol):
             # As if it had been read into its own buffer.
             while data and not transport.is_closing():
@@ -280,6 +283,9 @@ class _Side(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the other side, once what it was given is written."""
+        # That side ends this one in turn: a timer for it would keep its transport, with the buffers
+        # of TLS, for a minute.
+        self.transport = None
         other, self.other = self.other, None
         if other is not None:
             other.end()
