@@ -99,3 +99,22 @@ def test_a_server_takes_no_more_connections_than_it_has_files_for(
     assert serving.connections_max(5_000) == 5_000
     assert serving.connections_max(5_000, 4) == 5_000
     assert limit[0][0] == 20_000 + serving.FILES_SPARE
+
+
+def test_a_machine_that_refuses_so_many_files_gives_as_many_as_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As macOS, which starts with 256 files and no hard limit, but has one of its own."""
+    limit = [(256, resource.RLIM_INFINITY)]
+
+    def set_limit(_: int, wanted: tuple[int, int]) -> None:
+        if wanted[0] > 10_240:
+            raise ValueError("current limit exceeds maximum limit")
+        limit[0] = wanted
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limit[0])
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+
+    assert serving.connections_max(5_000, 7) == (8_782 - serving.FILES_SPARE) // 7
+    limit[0] = (9_000, resource.RLIM_INFINITY)
+    assert serving.connections_max(5_000, 7) == (9_000 - serving.FILES_SPARE) // 7

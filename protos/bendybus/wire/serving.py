@@ -8,7 +8,6 @@ of watchers is limited.
 """
 
 import asyncio
-import contextlib
 import gc
 import ipaddress
 import json
@@ -239,9 +238,14 @@ def connections_max(wanted: int, files_each: int = 1) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted * files_each + FILES_SPARE
     if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        while soft < most:
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+                break
+            except (OSError, ValueError):
+                # macOS has a limit of its own for a process, which may be lower.
+                most //= 2
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY:
         return wanted
