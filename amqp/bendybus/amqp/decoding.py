@@ -55,8 +55,7 @@ _I64: Final = struct.Struct(">q").unpack_from
 _F32: Final = struct.Struct(">f").unpack_from
 _F64: Final = struct.Struct(">d").unpack_from
 
-# How many more levels may be entered, and how many more items may be read: of arrays those without
-# bytes, and all.
+# What is left of the limits: levels of nesting, array items without bytes, items of all kinds.
 Limits = list[int]
 # Takes bytes, the start of the data, and the limits left; returns the value and its end.
 _Reader = Callable[[bytes, int, Limits], tuple[Any, int]]

@@ -59,8 +59,8 @@ class Bundle:
     what forwards to them.
 
     `implicit`: no BusNamespace was among them. `default_rules`: a subscription whose rules are not
-    declared any more gets the default rule; else it keeps those that it has. `takes_over`: what
-    clients made by a name of it belongs to the manifests from then on; else that is refused.
+    declared any more gets the default rule; else it keeps those that it has. `takes_over`: an
+    entity that a client created under one of the names becomes the manifest's; else it is refused.
     """
 
     namespace: NamespaceSettings

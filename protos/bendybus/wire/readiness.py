@@ -57,7 +57,7 @@ def print_failure(error: Exception) -> int:
 
 
 def _print(facts: Mapping[str, Any]) -> None:
-    """Write a line. That its reader is gone is no failure: a child ends when its stdin does."""
+    """Write a line. A closed pipe is not an error: its parent is gone, and stdin ends the child."""
     try:
         print(json.dumps(facts), flush=True)
     except BrokenPipeError:

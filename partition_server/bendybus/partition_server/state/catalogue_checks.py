@@ -102,7 +102,7 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
 
 
 def taken_over(command: CommitEntity, current: Entity) -> dict[str, Any]:
-    """Return what changes of whose an entity is: one of a client that a manifest updates is its."""
+    """Return the change of owner: a manifest that updates an entity of a client owns it."""
     if command.origin is not Origin.MANIFEST or current.origin is Origin.MANIFEST:
         return {}
     return {"origin": Origin.MANIFEST, "manifest_uid": current.uid}
