@@ -14,7 +14,7 @@ from bendybus.amqp.values import (
     Decimal64,
     Decimal128,
     Described,
-    Encoded,
+    EncodedValue,
     Float,
     Int,
     Pairs,
@@ -118,7 +118,7 @@ def _described(described: Described, out: bytearray) -> None:
     _WRITERS[type(value)](value, out)
 
 
-def _encoded(value: Encoded, out: bytearray) -> None:
+def _encoded(value: EncodedValue, out: bytearray) -> None:
     out += value
 
 
@@ -252,7 +252,7 @@ _WRITERS: Final[dict[type, _Writer]] = {
     Pairs: _pairs,
     Array: _array,
     Described: _described,
-    Encoded: _encoded,
+    EncodedValue: _encoded,
 }
 
 

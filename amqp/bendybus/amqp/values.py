@@ -100,7 +100,7 @@ class Decimal128(bytes):
     __slots__ = ()
 
 
-class Encoded(bytes):
+class EncodedValue(bytes):
     """The encoding of any value, to be written as it is. Never the result of decoding."""
 
     __slots__ = ()

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bendybus.amqp import encoding
-from bendybus.amqp.values import Described, Encoded, Int, Ulong
+from bendybus.amqp.values import Described, EncodedValue, Int, Ulong
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
@@ -85,9 +85,9 @@ async def listed(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, An
     skip, top = fields.required("skip", int), fields.required("top", int)
     rules = manage.rules_of(_subscription(front_end, path))
     found = sorted(rules, key=lambda rule: rule.name.lower())
-    made: list[Encoded] = []
+    made: list[EncodedValue] = []
     for rule in found[max(0, skip) :][: max(0, top)]:
-        made.append(Encoded(encoding.encode({"rule-description": _described(rule)})))
+        made.append(EncodedValue(encoding.encode({"rule-description": _described(rule)})))
         if not len(made) % RULES_A_TURN:
             await asyncio.sleep(0)
     return {"rules": made} if made else None
