@@ -1,7 +1,8 @@
 """The shared port: connections of which it is not known yet what they speak."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar
 
 import pytest
@@ -109,58 +110,53 @@ async def test_a_grpc_client_that_takes_nothing_gives_its_place_back(
         server.close()
 
 
-async def test_what_grpc_says_first_reaches_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It speaks before its client does, and may be heard before it is known to be connected."""
+@asynccontextmanager
+async def spliced(
+    monkeypatch: pytest.MonkeyPatch, at_once: Callable[[Any, Any], None]
+) -> AsyncIterator[asyncio.StreamReader]:
+    """Give what a client of gRPC reads.
+
+    `at_once` gets transport and protocol of the connection to gRPC before the splice does.
+    """
     server = await asyncio.start_server(lambda _, writer: writer.close(), HOST, 0)
-    address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
+    port, number = await open_port(1, f"{HOST}:{server.sockets[0].getsockname()[1]}")
     loop = asyncio.get_running_loop()
     connect: Any = loop.create_connection
 
-    async def heard_early(*given: Any) -> Any:
-        transport, protocol = await connect(*given)
-        protocol.data_received(b"settings")
-        return transport, protocol
+    async def connected(*given: Any) -> Any:
+        made = await connect(*given)
+        at_once(*made)
+        await asyncio.sleep(0)
+        return made
 
-    port, number = await open_port(1, address)
     reader, writer = await asyncio.open_connection(HOST, number)
-    monkeypatch.setattr(loop, "create_connection", heard_early)
+    monkeypatch.setattr(loop, "create_connection", connected)
     writer.write(b"PRI * HTTP/2.0")
     try:
         async with asyncio.timeout(5):
-            assert await reader.read() == b"settings"
+            yield reader
     finally:
         port.stop_listening()
         await port.close()
         writer.close()
         server.close()
+
+
+async def test_what_grpc_says_first_reaches_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It speaks before its client does, and may be heard before it is known to be connected."""
+
+    def speak(_: Any, protocol: Any) -> None:
+        protocol.data_received(b"settings")
+
+    async with spliced(monkeypatch, speak) as reader:
+        assert await reader.read() == b"settings"
 
 
 async def test_a_grpc_server_that_is_gone_at_once_ends_its_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server = await asyncio.start_server(lambda _, writer: writer.close(), HOST, 0)
-    address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
-    loop = asyncio.get_running_loop()
-    connect: Any = loop.create_connection
-
-    async def lost_early(*given: Any) -> Any:
-        transport, protocol = await connect(*given)
-        transport.abort()
-        await asyncio.sleep(0)
-        return transport, protocol
-
-    port, number = await open_port(1, address)
-    reader, writer = await asyncio.open_connection(HOST, number)
-    monkeypatch.setattr(loop, "create_connection", lost_early)
-    writer.write(b"PRI * HTTP/2.0")
-    try:
-        async with asyncio.timeout(5):
-            assert await reader.read() == b""
-    finally:
-        port.stop_listening()
-        await port.close()
-        writer.close()
-        server.close()
+    async with spliced(monkeypatch, lambda transport, _: transport.abort()) as reader:
+        assert await reader.read() == b""
 
 
 async def test_nothing_is_kept_of_a_grpc_client_that_is_gone() -> None:
