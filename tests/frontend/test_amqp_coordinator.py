@@ -103,6 +103,7 @@ class Client:
         self.link: CoordinatorLink = made
         self.connection.coordinators.add(made)
         self.link.begin()
+        self.attached = attached.link
         self._sent = 0
 
     def ask(self, request: Declare | Discharge) -> None:
@@ -142,7 +143,7 @@ async def test_what_was_collected_is_committed_and_then_told() -> None:
     id_ = client.declare()
     coordinators = client.connection.coordinators
     state = TransactionalState(id_)
-    coordinator.collect(coordinators, state, OPERATION, sequel(told))
+    coordinator.collect(coordinators, state, OPERATION, client.attached, sequel(told))
 
     client.ask(Discharge(id_))
     assert not told
@@ -157,7 +158,7 @@ async def test_what_was_collected_is_committed_and_then_told() -> None:
 async def test_a_commit_is_under_way_until_it_is_told() -> None:
     client = Client()
     transaction_id = client.declare()
-    client.link.collect(transaction_id, OPERATION, None)
+    client.link.collect(transaction_id, OPERATION, client.attached, None)
     client.connection.transactions.outcome = errors.InvalidOperation("no.")
 
     client.ask(Discharge(transaction_id, fail=False))
@@ -172,9 +173,8 @@ async def test_a_discharge_that_fails_rolls_back() -> None:
     client = Client()
     told: list[str] = []
     id_ = client.declare()
-    coordinator.collect(
-        client.connection.coordinators, TransactionalState(id_), OPERATION, sequel(told)
-    )
+    coordinators, state = client.connection.coordinators, TransactionalState(id_)
+    coordinator.collect(coordinators, state, OPERATION, client.attached, sequel(told))
 
     client.ask(Discharge(id_, fail=True))
     await client.done()
@@ -189,8 +189,8 @@ async def test_what_was_collected_is_rolled_back_if_the_commit_fails_or_the_link
     client = Client()
     told: list[str] = []
     refused, abandoned = client.declare(), client.declare()
-    client.link.collect(refused, OPERATION, sequel(told))
-    client.link.collect(abandoned, OPERATION, sequel(told))
+    client.link.collect(refused, OPERATION, client.attached, sequel(told))
+    client.link.collect(abandoned, OPERATION, client.attached, sequel(told))
     client.connection.transactions.outcome = errors.InvalidOperation("no.")
 
     client.ask(Discharge(refused))
@@ -215,7 +215,9 @@ async def test_a_commit_that_is_refused_says_that_it_was_rolled_back(
     client = Client()
     client.connection.transactions.outcome = error
     id_ = client.declare()
-    coordinator.collect(client.connection.coordinators, TransactionalState(id_), OPERATION)
+    coordinator.collect(
+        client.connection.coordinators, TransactionalState(id_), OPERATION, client.attached
+    )
 
     client.ask(Discharge(id_))
     await client.done()
@@ -231,7 +233,9 @@ async def test_a_commit_of_unknown_outcome_is_never_accepted(
     client = Client()
     client.connection.transactions.outcome = errors.OutcomeUnknown("who knows")
     id_ = client.declare()
-    coordinator.collect(client.connection.coordinators, TransactionalState(id_), OPERATION)
+    coordinator.collect(
+        client.connection.coordinators, TransactionalState(id_), OPERATION, client.attached
+    )
 
     client.ask(Discharge(id_))
     await client.done()
@@ -245,7 +249,7 @@ async def test_a_transaction_of_which_a_part_was_refused_is_not_committed() -> N
     client = Client()
     id_ = client.declare()
     coordinators, state = client.connection.coordinators, TransactionalState(id_)
-    coordinator.collect(coordinators, state, OPERATION)
+    coordinator.collect(coordinators, state, OPERATION, client.attached)
     coordinator.spoil(coordinators, state, errors.InvalidOperation("too many entities"))
 
     client.ask(Discharge(id_))
@@ -266,7 +270,9 @@ async def test_an_id_that_is_not_open_is_unknown() -> None:
 
     assert client.told().error.condition == coordinator.UNKNOWN_ID
     with pytest.raises(TransactionGone) as raised:
-        coordinator.collect(client.connection.coordinators, TransactionalState(id_), OPERATION)
+        coordinator.collect(
+            client.connection.coordinators, TransactionalState(id_), OPERATION, client.attached
+        )
     assert coordinator.refusal(raised.value, "").condition == coordinator.UNKNOWN_ID
 
 
@@ -276,7 +282,9 @@ async def test_a_transaction_whose_time_is_over_says_so() -> None:
     client.link._open[id_].ended = errors.InvalidOperation("too late")
 
     with pytest.raises(TransactionGone) as raised:
-        coordinator.collect(client.connection.coordinators, TransactionalState(id_), OPERATION)
+        coordinator.collect(
+            client.connection.coordinators, TransactionalState(id_), OPERATION, client.attached
+        )
 
     assert coordinator.refusal(raised.value, "").condition == coordinator.TIMEOUT
 
@@ -302,7 +310,9 @@ async def test_what_is_declared_before_any_token_is_opened_with_its_first_operat
     assert client.connection.transactions.begun == 0
     client.connection.any = True
 
-    coordinator.collect(client.connection.coordinators, TransactionalState(id_), OPERATION)
+    coordinator.collect(
+        client.connection.coordinators, TransactionalState(id_), OPERATION, client.attached
+    )
     client.ask(Discharge(id_))
     await client.done()
 

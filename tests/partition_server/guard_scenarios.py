@@ -16,6 +16,7 @@ from bendybus.partition_server.state.commands import (
     Append,
     ApplyEntity,
     Ask,
+    CancelPart,
     CancelScheduled,
     CommitEntity,
     Counts,
@@ -28,6 +29,7 @@ from bendybus.partition_server.state.commands import (
     StreamEnded,
     TakeForwarded,
     Transact,
+    TransactAlone,
     Transfer,
     Withdraw,
 )  # fmt: skip
@@ -252,6 +254,13 @@ def transaction_refused(driver: Driver) -> Plan:
     return plan
 
 
+def transaction_alone(driver: Driver) -> Plan:
+    make_queues(driver)
+    driver.send(b"0", b"1", scheduled_ms=[driver.wall_ms + 9_000] * 2)
+    parts = [CancelPart([1]), CancelPart([2]), Append(None, driver.ref(), Batch([b"x"]))]
+    return _around(driver, TransactAlone("t", driver.ref(), b"transaction-0001", parts))
+
+
 def transfer(driver: Driver) -> Plan:
     make_queues(driver)
     driver.create("third")
@@ -378,7 +387,8 @@ COMMANDS: dict[str, Callable[[Driver], Plan]] = {
         send, send_detecting, send_repeat, settle_expired, deliver_reserved, deliver_delete,
         release,
         stream_ended, ask, withdraw, peek, counts, receive_deferred, delete_deferred, cancel,
-        delete_messages, transaction, transaction_refused, transfer, take_forwarded,
+        delete_messages, transaction, transaction_refused, transaction_alone, transfer,
+        take_forwarded,
         take_forwarded_badly, forward_outcome, publish, publish_transaction,
         management_create, management_update, management_delete, management_rules, apply_entities,
     )

@@ -521,11 +521,11 @@ def _state(value: Any) -> Any:
     if value is None:
         return None
     try:
-        state = known(value)
+        state = outcome = known(value)
         if hasattr(state, "outcome"):
-            state.outcome = known(state.outcome)
-        if hasattr(state, "error"):
-            state.error = known(state.error)
+            outcome = state.outcome = known(state.outcome)
+        if hasattr(outcome, "error"):
+            outcome.error = known(outcome.error)
     except DecodeError as error:
         raise ProtocolError("amqp:decode-error", str(error)) from None
     if isinstance(state, TransactionalState) and len(state.txn_id) > TXN_ID_BYTES_MAX:

@@ -167,6 +167,11 @@ class Entity:
         return f"{self.kind} {self.name!r}"
 
     @property
+    def top_level_name(self) -> str:
+        """The name of the queue or topic that it is, or that it is a subscription of."""
+        return subscription_name.family(self.name)
+
+    @property
     def topic_key(self) -> str:
         """Of a subscription: the key of its topic; of a topic: its own; "" of a queue."""
         if self.kind is EntityKind.SUBSCRIPTION:

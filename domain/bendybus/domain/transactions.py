@@ -34,6 +34,31 @@ def check_age(age_ms: int) -> None:
         )
 
 
+def check_top_level(first: Entity, other: Entity) -> None:
+    """Raise InvalidOperation for the second entity of a transaction that may not span several."""
+    if first.top_level_name.lower() != other.top_level_name.lower():
+        raise InvalidOperation(
+            "Local transactions cannot span multiple top-level entities such as queue or topic: "
+            f"this one began with {first.title} and continues with {other.title}. Create a client "
+            "for transactions across entities, or use a transaction for each.",
+            metadata={"entity": first.name},
+        )
+
+
+def check_receives(first: str, name: str) -> None:
+    """Raise InvalidOperation for a receiver of another entity than its session began with.
+
+    In such a session messages are sent to other entities through the first, and nothing can be
+    received through an entity.
+    """
+    if first.lower() != name.lower():
+        raise InvalidOperation(
+            f"{name!r} cannot be received from through {first!r}, the first entity that this "
+            "client used: in transactions across entities only the first one is received from. "
+            "Create the receiver first, or another client."
+        )
+
+
 def check_settles(first: Entity, other: Entity) -> None:
     """Raise InvalidOperation unless messages settle of the entity that a transaction is about."""
     if first.uid != other.uid:
@@ -66,6 +91,15 @@ def check_sessions(entity: Entity, sessions: Collection[object]) -> None:
             f"{entity.title} is partitioned: messages of different sessions cannot be settled or "
             f"sent in one transaction (got {len(sessions)} sessions). Use a transaction for each.",
             metadata={"entity": entity.name},
+        )
+
+
+def check_cancelled(numbers: Collection[int]) -> None:
+    """Raise InvalidOperation for a scheduled message that a transaction cancels twice."""
+    if len(set(numbers)) < len(numbers):
+        raise InvalidOperation(
+            "a scheduled message can be cancelled only once in a transaction. Leave out the second "
+            "cancellation."
         )
 
 

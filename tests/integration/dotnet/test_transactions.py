@@ -27,7 +27,8 @@ def test_a_transaction_that_sends_before_it_settles_is_committed_as_a_whole(
         completed = peer.dispose(found, Accepted(), txn_id)
         before = total(guarded, target)
         committed = peer.discharge(txn_id)
-        [after] = peer.receive(peer.receiver(target))
+    with connected(guarded) as other:
+        [after] = other.receive(other.receiver(target))
 
     assert (sent.outcome, completed.outcome) == (Accepted(), Accepted())
     assert committed == Accepted()

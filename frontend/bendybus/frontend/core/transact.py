@@ -22,6 +22,7 @@ from bendybus.domain import (
     lock_token,
     message_access,
     partitioning,
+    sequence_number,
     transactions,
 )
 from bendybus.domain.directory import Directory
@@ -36,10 +37,12 @@ from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.upstreams import unary_calls
 from bendybus.frontend.upstreams.unary_calls import (
     Answer,
+    CancelPart,
     Part,
     Result,
     SendPart,
     SettlePart,
+    StatePart,
     TransferPart,
 )
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
@@ -50,17 +53,21 @@ CLIENT_OPEN_MAX: Final = 500
 OPEN_MAX: Final = 5_000
 BYTES_MAX: Final = 256 * limits.MB
 CLIENT_BYTES_MAX: Final = 64 * limits.MB
+# Parts that read what their entity holds: the transaction goes through it.
+_OF_RECEIVERS: Final = (SettlePart, StatePart)
 # How soon a commit is repeated that met another version of the entity at its partition.
 RETRY_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Messages of an entity that are sent as one unit, or settled."""
+    """Messages of an entity that are sent as one unit, settled or cancelled, or a session state."""
 
     entity: str
     sub_queue: SubQueue
     part: Part
+    # Whether others of its transaction may be about another queue or topic.
+    spans: bool = True
 
 
 def settle_part(request: SettleRequest) -> SettlePart:
@@ -85,7 +92,9 @@ class _Facts:
     keys: frozenset[str | None] = frozenset()
     # Lock tokens that are settled; a lock may be renewed before that.
     settled: frozenset[bytes] = frozenset()
-    # Tokens of the sessions whose messages are settled.
+    # Scheduled messages that are cancelled.
+    cancelled: tuple[int, ...] = ()
+    # Tokens of the sessions whose messages are settled, or whose state is set.
     sessions: frozenset[bytes] = frozenset()
     messages: int = 0
     content_bytes: int = 0
@@ -135,6 +144,9 @@ class Transaction:
         """Add operations, all of them or none. Raises the domain error of the first refused one."""
         facts, taken = self._facts, list(self.operations)
         for operation in operations:
+            if facts.entity is not None and not operation.spans:
+                other = directory.find(operation.entity)
+                transactions.check_top_level(facts.entity, other)
             facts, taken = _led(facts, taken, operation, directory)
             facts, part = _with(facts, operation, directory)
             taken.append(replace(operation, part=part))
@@ -149,10 +161,10 @@ def _led(
     Programs that process a message in a transaction send what follows from it, then settle it: what
     they sent before goes through its entity, too. Raises what refuses that.
     """
-    if facts.entity is None or not isinstance(operation.part, SettlePart):
+    if facts.entity is None or not isinstance(operation.part, _OF_RECEIVERS):
         return facts, taken
-    entity = directory.find(operation.entity)
-    if entity.uid == facts.entity.uid or any(isinstance(each.part, SettlePart) for each in taken):
+    entity, bound = directory.find(operation.entity), (*_OF_RECEIVERS, CancelPart)
+    if entity.uid == facts.entity.uid or any(isinstance(each.part, bound) for each in taken):
         return facts, taken
     facts, again = _Facts(entity), []
     for each in taken:
@@ -166,7 +178,7 @@ def _led(
 def _with(facts: _Facts, operation: Operation, directory: Directory) -> tuple[_Facts, Part]:
     """Return the facts with one operation more, and what that is. Raises what refuses it."""
     entity = directory.find(operation.entity)
-    sends = isinstance(operation.part, SendPart)
+    sends = isinstance(operation.part, SendPart | CancelPart)
     message_access.check(entity, Access.SEND if sends else Access.RECEIVE)
     fingerprint = directory.fingerprint
     assert fingerprint is not None, "entities are known"
@@ -181,9 +193,9 @@ def _with(facts: _Facts, operation: Operation, directory: Directory) -> tuple[_F
             transactions.check_transfers(via, entity)
             facts = _with_messages(facts, entity, part.messages)
             part = TransferPart(entity, part.messages)
-    elif isinstance(part, SettlePart):
+    elif not isinstance(part, TransferPart):
         transactions.check_settles(via, entity)
-        facts = _with_settle(facts, entity, part)
+        facts = _with_bound(facts, entity, part)
     transactions.check_partitions(via, facts.partitions)
     transactions.check_size(facts.messages, facts.content_bytes)
     return facts, part
@@ -231,13 +243,45 @@ def _with_send(facts: _Facts, entity: Entity, messages: columns.MessageBatch) ->
     return replace(facts, partitions=facts.partitions | partitions)
 
 
+def _with_bound(facts: _Facts, entity: Entity, part: SettlePart | CancelPart | StatePart) -> _Facts:
+    """Add what only the entity of the transaction can do. Raises what refuses it."""
+    if isinstance(part, SettlePart):
+        return _with_settle(facts, entity, part)
+    if isinstance(part, CancelPart):
+        numbers = part.sequence_numbers
+        bounds.check_numbers("sequence_numbers", numbers)
+        cancelled = (*facts.cancelled, *numbers)
+        transactions.check_cancelled(cancelled)
+        return replace(
+            facts,
+            cancelled=cancelled,
+            partitions=facts.partitions | set(map(sequence_number.partition_of, numbers)),
+            messages=facts.messages + len(numbers),
+            size_bytes=facts.size_bytes + 8 * len(numbers),
+        )
+    length = len(part.state or b"")
+    return replace(
+        facts,
+        sessions=_with_session(facts, entity, part.session_token),
+        partitions=facts.partitions | {lock_token.partition_of(part.session_token)},
+        messages=facts.messages + 1,
+        content_bytes=facts.content_bytes + length,
+        size_bytes=facts.size_bytes + length + len(part.session_token),
+    )
+
+
+def _with_session(facts: _Facts, entity: Entity, token: bytes) -> frozenset[bytes]:
+    bounds.check_session_token(token)
+    sessions = facts.sessions | {token}
+    transactions.check_sessions(entity, sessions)
+    return sessions
+
+
 def _with_settle(facts: _Facts, entity: Entity, settle: SettlePart) -> _Facts:
     transactions.check_disposition(settle.disposition)
     sessions = facts.sessions
     if settle.session_token:
-        bounds.check_session_token(settle.session_token)
-        sessions |= {settle.session_token}
-        transactions.check_sessions(entity, sessions)
+        sessions = _with_session(facts, entity, settle.session_token)
     changed = settle.changed_properties
     changed_bytes = 0 if changed is None else changed.ByteSize()
     bounds.check_settlement(
@@ -468,8 +512,7 @@ class TransactionDispatcher:
         return part if found is None else part._replace(destination=found)
 
     def _check_room(self, opened: Open, operations: Sequence[Operation]) -> None:
-        sent = (each.part for each in operations if not isinstance(each.part, SettlePart))
-        size_bytes = sum(each.messages.ByteSize() for each in sent)
+        size_bytes = sum(_content_bytes(each.part) for each in operations)
         theirs = self._policies[opened.policy].size_bytes
         if (self._bytes and self._bytes + size_bytes > BYTES_MAX) or (
             theirs and theirs + size_bytes > _part_of(BYTES_MAX, opened.policy)
@@ -497,7 +540,7 @@ class TransactionDispatcher:
             elif isinstance(part, SettlePart):
                 count = len(part.lock_tokens) // lock_token.TOKEN_BYTES
                 self._metrics.settled.labels(part.disposition.name.lower()).inc(count)
-            elif entity is not None:
+            elif isinstance(part, SendPart) and entity is not None:
                 self._metrics.incoming.labels(entity.name).inc(columns.count(part.messages))
 
     def _time_out(self, opened: Open) -> None:
@@ -515,6 +558,13 @@ def in_doubt(error: BusError) -> BusError:
         f"{error.message} An earlier commit of the transaction may have been done.",
         metadata={**error.metadata, "cause": error.reason},
     )
+
+
+def _content_bytes(part: Part) -> int:
+    """Return the bytes of messages, or of a session's state, that a part has."""
+    if isinstance(part, SendPart | TransferPart):
+        return part.messages.ByteSize()
+    return len(part.state or b"") if isinstance(part, StatePart) else 0
 
 
 def _part_of(most: int, policy: str) -> int:

@@ -439,7 +439,20 @@ class SettlePart(NamedTuple):
     session_token: bytes = b""
 
 
-Part: TypeAlias = SendPart | SettlePart | TransferPart
+class CancelPart(NamedTuple):
+    """Scheduled messages that are deleted, by their sequence numbers."""
+
+    sequence_numbers: Sequence[int]
+
+
+class StatePart(NamedTuple):
+    """The state of a session; None: it has none any more."""
+
+    session_token: bytes
+    state: bytes | None
+
+
+Part: TypeAlias = SendPart | SettlePart | TransferPart | CancelPart | StatePart
 
 
 class Result(NamedTuple):
@@ -513,6 +526,14 @@ def _add(request: partition_pb2.TransactRequest, part: Part) -> None:
     if isinstance(part, TransferPart):
         made.transfer.destination.CopyFrom(_reference(part.destination))
         made.transfer.batch.CopyFrom(part.messages)
+        return
+    if isinstance(part, CancelPart):
+        made.cancel.sequence_numbers.extend(part.sequence_numbers)
+        return
+    if isinstance(part, StatePart):
+        made.state.session_token = part.session_token
+        if part.state is not None:
+            made.state.state = part.state
         return
     settle = made.settle
     settle.disposition = deliver_frames.DISPOSITIONS[part.disposition]

@@ -137,7 +137,7 @@ def _content_bytes(command: Send) -> int:
     if isinstance(command, GetFence):
         return 0
     if isinstance(command, Transact):
-        return sum(batch.content_bytes() for batch in command.batches())
+        return command.content_bytes()
     return command.batch.content_bytes()
 
 

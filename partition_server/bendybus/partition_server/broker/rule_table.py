@@ -73,6 +73,7 @@ from bendybus.partition_server.state.commands import (
     TakeForwarded,
     ToldSession,
     Transact,
+    TransactAlone,
     Watch,
     Withdraw,
 )
@@ -141,6 +142,7 @@ COMMANDS: Final[dict[type[Command], CommandRule]] = {
     TakeForwarded: CommandRule(Phase.ALONE, forwarded.take, _failed),
     ForwardOutcome: CommandRule(Phase.ALONE, forward_lanes.settle, _failed),
     Transact: CommandRule(Phase.TOGETHER, transaction.transact, _failed),
+    TransactAlone: CommandRule(Phase.ALONE, transaction.transact, _failed),
     Settle: CommandRule(Phase.TOGETHER, settle.settle, settle.refused),
     Deliver: CommandRule(Phase.TOGETHER, settle.deliver, _deliver_refused),
     Release: CommandRule(Phase.TOGETHER, receive.release, _unanswered),

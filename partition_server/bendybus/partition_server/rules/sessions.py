@@ -254,7 +254,7 @@ def set_state(turn: Turn, command: SetSessionState) -> Done:
     queue, session = session_locks.find(
         partition, command.session_token, command.entity_uid, turn.now
     )
-    before = partition.store.sessions.state(queue.slot, session.session_id)
+    before = _state_before(turn, queue, session)
     entry = SessionState(queue.slot, session.session_id, command.state, turn.now.wall_ms)
     added_bytes = entry.size() - entry._replace(state=before).size()
     if command.state is not None:
@@ -263,6 +263,15 @@ def set_state(turn: Turn, command: SetSessionState) -> Done:
     queue.state.size_bytes += added_bytes
     stage.changes.session_states.append(entry)
     return Done()
+
+
+def _state_before(turn: Turn, queue: SessionQueue, session: SessionLock) -> bytes | None:
+    """Return the state of a session; a transaction may have set it in this stage."""
+    name = queue.slot, session.session_id
+    for entry in reversed(turn.stage.changes.session_states):
+        if entry[:2] == name:
+            return entry.state
+    return turn.partition.store.sessions.state(*name)
 
 
 def _check_room(turn: Turn, queue: SessionQueue, size_bytes: int, added_bytes: int) -> None:

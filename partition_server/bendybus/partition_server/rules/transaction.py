@@ -18,13 +18,26 @@ from bendybus.partition_server.rules import (
     locks,
     publications,
     publish,
+    schedule,
     send,
+    sessions,
     settle,
     transfer,
 )
 from bendybus.partition_server.rules.publish import Publisher
 from bendybus.partition_server.state.answers import Transacted, TransactionPart
-from bendybus.partition_server.state.commands import Append, Settle, Transact, Transfer
+from bendybus.partition_server.state.commands import (
+    Append,
+    CancelPart,
+    CancelScheduled,
+    Part,
+    Settle,
+    StatePart,
+    Transact,
+    TransactAlone,
+    Transfer,
+)
+from bendybus.partition_server.state.session_commands import SetSessionState
 from bendybus.partition_server.state.session_lock import SessionMessageLock
 from bendybus.partition_server.state.turn import Turn
 
@@ -34,7 +47,8 @@ def transact(turn: Turn, command: Transact) -> Transacted | None:
 
     None: what it sends to a topic takes several turns. Raises what refuses it for now.
     """
-    return publications.decide(turn, command, _transact)
+    alone = isinstance(command, TransactAlone)
+    return publications.decide(turn, command, _transact, alone=alone)
 
 
 def _transact(turn: Turn, command: Transact) -> Transacted:
@@ -76,8 +90,7 @@ def _check_now(turn: Turn, command: Transact) -> None:
     transactions.check_allowed(turn.partition.fingerprint.tier)
     # A part without messages is refused as well, when it is its turn.
     messages = max(command.messages(), len(command.parts))
-    content_bytes = sum(batch.content_bytes() for batch in command.batches())
-    transactions.check_size(messages, content_bytes)
+    transactions.check_size(messages, command.content_bytes())
 
 
 def _decide(turn: Turn, command: Transact) -> Transacted:
@@ -86,17 +99,39 @@ def _decide(turn: Turn, command: Transact) -> Transacted:
     copies_left = limits.TRANSACTION_COPIES_MAX
     try:
         _check_keys(turn, command)
+        _check_cancelled(command)
         for part in command.parts:
             if isinstance(part, Append):
                 sent, copies_left = _send(turn, part, copies_left)
                 parts.append(sent)
-            elif isinstance(part, Transfer):
-                parts.append(_transfer(turn, command, part))
             else:
-                parts.append(_settle(turn, part))
+                parts.append(_do(turn, command, part))
     except BusError as error:
         return Transacted((), len(parts), error)
     return Transacted(parts)
+
+
+def _do(turn: Turn, command: Transact, part: Part) -> TransactionPart:
+    """Do a part other than a send to the transaction's entity."""
+    if isinstance(part, Settle):
+        return _settle(turn, part)
+    if isinstance(part, Transfer):
+        return _transfer(turn, command, part)
+    if isinstance(part, CancelPart):
+        schedule.cancel(turn, CancelScheduled(None, command.entity, part.counters))
+    elif isinstance(part, StatePart):
+        bounds.check_session_token(part.session_token)
+        entity_uid = command.entity.uid
+        sessions.set_state(turn, SetSessionState(None, part.session_token, part.state, entity_uid))
+    return TransactionPart()
+
+
+def _check_cancelled(command: Transact) -> None:
+    """Raise InvalidOperation for a scheduled message that is cancelled twice: its row is there
+    until the commit.
+    """
+    cancelled = [part.counters for part in command.parts if isinstance(part, CancelPart)]
+    transactions.check_cancelled([counter for counters in cancelled for counter in counters])
 
 
 def _check_keys(turn: Turn, command: Transact) -> None:

@@ -162,11 +162,13 @@ def _to_proto(counts: SessionCounts) -> receiver_pb2.SessionCounts:
 
 def transact_command(request: partition_pb2.TransactRequest, reply: Any) -> commands.Transact:
     """Return what a call asks for. Raises InvalidArgument."""
-    return commands.Transact(
+    parts = list(_transact_parts(request))
+    alone = any(isinstance(each, commands.CancelPart | commands.StatePart) for each in parts)
+    return (commands.TransactAlone if alone else commands.Transact)(
         reply,
         entity_ref(request.entity),
         request.transaction_id,
-        list(_transact_parts(request)),
+        parts,
         request.age_ms,
         request.deadline_monotonic_ms,
     )
@@ -193,7 +195,7 @@ def transact_response(outcome: answers.Transacted) -> partition_pb2.TransactResp
 
 def _transact_parts(
     request: partition_pb2.TransactRequest,
-) -> Iterator[commands.Append | commands.Settle | commands.Transfer]:
+) -> Iterator[commands.Part]:
     entity = entity_ref(request.entity)
     for part in request.parts:
         kind = part.WhichOneof("kind")
@@ -206,10 +208,14 @@ def _transact_parts(
             batch = batch_from_proto(part.transfer.batch)
             destination = entity_ref(part.transfer.destination)
             yield commands.Transfer(destination, batch, list(part.transfer.group_sizes))
+        elif kind == "cancel":
+            numbers = part.cancel.sequence_numbers
+            yield commands.CancelPart([sequence_number.counter_of(n) for n in numbers])
+        elif kind == "state":
+            state = part.state.state if part.state.HasField("state") else None
+            yield commands.StatePart(part.state.session_token, state)
         else:
-            raise errors.InvalidArgument(
-                "parts", "each part must be a send, a settlement or a transfer."
-            )
+            raise errors.InvalidArgument("parts", "a part is of an unknown kind.")
 
 
 def _transact_settle(

@@ -71,19 +71,31 @@ class Transfer(NamedTuple):
     group_sizes: Sequence[int] = ()
 
 
+class CancelPart(NamedTuple):
+    """Scheduled messages of the transaction's entity that are deleted, by their counters."""
+
+    counters: Sequence[int]
+
+
+class StatePart(NamedTuple):
+    """The state of a locked session of the transaction's entity; None: it has none any more."""
+
+    session_token: bytes
+    state: bytes | None
+
+
 @dataclass(slots=True)
 class Transact:
     """Do all parts in one commit, or nothing; answered by Transacted.
 
-    A part is an Append without a name of its own, a Settle or a Transfer. All but those are about
-    one entity.
+    An Append among the parts has no name of its own. All parts but transfers are about one entity.
     """
 
     reply_to: Caller
     entity: EntityRef
     # Names it: a repeat gets the first outcome, also after a restart.
     transaction_id: bytes
-    parts: Sequence["Append | Settle | Transfer"]
+    parts: Sequence["Part"]
     age_ms: int = 0
     # On this partition's monotonic clock; 0: none.
     deadline_mono_ms: int = 0
@@ -100,11 +112,24 @@ class Transact:
         """Return all messages that are stored."""
         return [part.batch for part in self.parts if isinstance(part, Append | Transfer)]
 
+    def content_bytes(self) -> int:
+        """Return the bytes of the messages and session states that are stored."""
+        states = (part.state or b"" for part in self.parts if isinstance(part, StatePart))
+        return sum(batch.content_bytes() for batch in self.batches()) + sum(map(len, states))
+
     def messages(self) -> int:
-        """Return how many messages are sent or settled."""
+        """Return how many messages are sent, settled or cancelled; a session's state is one."""
         sent = sum(len(batch.payloads) for batch in self.batches())
         tokens = sum(len(part.tokens) for part in self.parts if isinstance(part, Settle))
-        return sent + tokens // lock_token.TOKEN_BYTES
+        cancelled = sum(len(each.counters) for each in self.parts if isinstance(each, CancelPart))
+        states = sum(isinstance(each, StatePart) for each in self.parts)
+        return sent + tokens // lock_token.TOKEN_BYTES + cancelled + states
+
+
+class TransactAlone(Transact):
+    """A transaction whose parts read the store: it is decided in a stage of its own."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -305,9 +330,12 @@ class Watch(OfStream):
     stream: Caller
 
 
+# What a transaction consists of.
+Part = Append | Settle | Transfer | CancelPart | StatePart
 Command = (
     Append
     | Transact
+    | TransactAlone
     | TakeForwarded
     | ForwardOutcome
     | Ask

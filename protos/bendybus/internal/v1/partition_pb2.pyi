@@ -102,14 +102,18 @@ class TransactRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., transaction_id: _Optional[bytes] = ..., parts: _Optional[_Iterable[_Union[TransactionPart, _Mapping]]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class TransactionPart(_message.Message):
-    __slots__ = ("send", "settle", "transfer")
+    __slots__ = ("send", "settle", "transfer", "cancel", "state")
     SEND_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     send: TransactionSend
     settle: TransactionSettle
     transfer: TransactionTransfer
-    def __init__(self, send: _Optional[_Union[TransactionSend, _Mapping]] = ..., settle: _Optional[_Union[TransactionSettle, _Mapping]] = ..., transfer: _Optional[_Union[TransactionTransfer, _Mapping]] = ...) -> None: ...
+    cancel: TransactionCancel
+    state: TransactionState
+    def __init__(self, send: _Optional[_Union[TransactionSend, _Mapping]] = ..., settle: _Optional[_Union[TransactionSettle, _Mapping]] = ..., transfer: _Optional[_Union[TransactionTransfer, _Mapping]] = ..., cancel: _Optional[_Union[TransactionCancel, _Mapping]] = ..., state: _Optional[_Union[TransactionState, _Mapping]] = ...) -> None: ...
 
 class TransactionSend(_message.Message):
     __slots__ = ("batch", "group_sizes")
@@ -144,6 +148,20 @@ class TransactionSettle(_message.Message):
     dead_letter_error_description: str
     session_token: bytes
     def __init__(self, disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., session_token: _Optional[bytes] = ...) -> None: ...
+
+class TransactionCancel(_message.Message):
+    __slots__ = ("sequence_numbers",)
+    SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TransactionState(_message.Message):
+    __slots__ = ("session_token", "state")
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    session_token: bytes
+    state: bytes
+    def __init__(self, session_token: _Optional[bytes] = ..., state: _Optional[bytes] = ...) -> None: ...
 
 class TransactResponse(_message.Message):
     __slots__ = ("outcomes", "refusal")

@@ -26,7 +26,7 @@ from bendybus.frontend.listeners.amqp.addresses import Address, Node
 from bendybus.frontend.listeners.amqp.cbs import CBS_BYTES_MAX, CbsLink
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
 from bendybus.frontend.listeners.amqp.management import ManagementLink
-from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
+from bendybus.frontend.listeners.amqp.receiving import MESSAGE_BYTES_MAX, ReceivingLink
 from bendybus.frontend.listeners.amqp.request_links import REQUEST_BYTES_MAX, ReplyLink, RequestLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
 from bendybus.frontend.listeners.amqp.session_receiving import SESSION_FILTER, SessionReceivingLink
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 # A symbol, as all names of link properties: the SDK for .NET finds nothing under a string.
 _BATCH_SIZE: Final = Symbol("com.microsoft:max-message-batch-size")
 _COPY: Final = "copy"
-# So that a max-message-size fits a signed integer of 32 bits.
-_LARGEST: Final = 2**31 - 1
 
 
 def attach(connection: "ClientConnection", link: Link, asked: Attach) -> Error | None:
@@ -97,15 +95,18 @@ def _attach_incoming(connection: "ClientConnection", link: IncomingLink, address
 def _attach_sender(connection: "ClientConnection", link: IncomingLink, path: str) -> None:
     name, sub_queue = request_values.entity_and_sub_queue(path)
     connection.claims.check(Operation.SEND, path)
-    message_access.check(connection.front_end.directory.find(name), Access.SEND)
+    entity = connection.front_end.directory.find(name)
+    message_access.check(entity, Access.SEND)
     if sub_queue is not SubQueue.MAIN:
         raise errors.InvalidOperation(f"{path!r}: messages cannot be sent to a sub-queue.")
     message_bytes, batch_bytes = connection.front_end.send_limits(name)
     most = max(message_bytes, batch_bytes)
+    for each in connection.coordinators:
+        each.attached(link, entity)
     connection.expect(most)
     made = SendingLink(connection, link, path, name, message_bytes)
     link.context = made
-    link.accept(max_message_size=min(most, _LARGEST), properties={_BATCH_SIZE: batch_bytes})
+    link.accept(max_message_size=most, properties={_BATCH_SIZE: batch_bytes})
     made.begin()
 
 
@@ -116,7 +117,7 @@ def _attach_outgoing(connection: "ClientConnection", link: OutgoingLink, address
     reply = ReplyLink(connection, link, address.path)
     connection.reply_links.add(reply)
     link.context = reply
-    link.accept(max_message_size=_LARGEST)
+    link.accept(max_message_size=MESSAGE_BYTES_MAX)
 
 
 def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: str) -> None:
@@ -128,6 +129,9 @@ def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: s
     asked = link.attach.source
     filters = asked.filter or {}
     _check_source(asked, path)
+    entity = connection.front_end.directory.find(name)
+    for each in connection.coordinators:
+        each.attached(link, entity)
     if SESSION_FILTER in filters:
         session = SessionReceivingLink(connection, link, path, source, filters[SESSION_FILTER])
         link.context = session
@@ -136,7 +140,7 @@ def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: s
     made, front_end = ReceivingLink(connection, link, path), connection.front_end
     link.context = made
     receiver = front_end.receives.open(source, made.hand, made.fail, owner=connection.flow.owner)
-    link.accept(max_message_size=min(front_end.message_bytes_max(path), _LARGEST))
+    link.accept(max_message_size=MESSAGE_BYTES_MAX)
     made.begin(receiver)
 
 

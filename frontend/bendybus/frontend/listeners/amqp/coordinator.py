@@ -10,6 +10,11 @@
                     settle the others otherwise
     the coordinator's link, its session or the connection ends ──► rolled back
 
+A transaction may span several entities only for links of the session in which its coordinator is.
+Where the coordinator was attached before any entity, as SDKs do that are asked for transactions
+across entities, the first entity of the session is the one that all others are reached through:
+receivers of others are refused there.
+
 The SDK for Java declares before it puts a token. Until then a connection may have one transaction,
 which is opened with its first operation: without a token there is none.
 
@@ -19,13 +24,14 @@ Source: AMQP 1.0, part 4. A discharge whose outcome is unknown is repeated here 
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bendybus.amqp import sections
 from bendybus.amqp.composites import Composite, known
 from bendybus.amqp.errors import DecodeError
 from bendybus.amqp.events import Delivered
-from bendybus.amqp.links import IncomingLink
+from bendybus.amqp.links import IncomingLink, Link, OutgoingLink
 from bendybus.amqp.performatives import (
     Accepted,
     Declare,
@@ -35,7 +41,8 @@ from bendybus.amqp.performatives import (
     Rejected,
     TransactionalState,
 )
-from bendybus.domain import limits
+from bendybus.domain import limits, transactions
+from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError, OutcomeUnknown, Unauthenticated
 from bendybus.frontend.core.transact import Commit, Open, Operation
 from bendybus.frontend.listeners.amqp import conditions
@@ -84,9 +91,25 @@ class CoordinatorLink:
         # Why a part of a transaction was refused, which therefore cannot be committed.
         self._refused: dict[bytes, BusError] = {}
 
+        # Of a session that begins with this link, the entity that is attached first; "": none yet.
+        self._leads = link.session.links == (link,)
+        self._first_entity = ""
+
     def begin(self) -> None:
         """Grant credit."""
         self._link.grant(CREDIT)
+
+    def attached(self, link: Link, entity: Entity) -> None:
+        """Take note that a link is attached, which may be of another session.
+
+        Raises InvalidOperation for a receiver of another entity than the session's first.
+        """
+        if not self._leads or link.session is not self._link.session:
+            return
+        name = entity.top_level_name
+        if self._first_entity and isinstance(link, OutgoingLink):
+            transactions.check_receives(self._first_entity, name)
+        self._first_entity = self._first_entity or name
 
     def credit_changed(self) -> None:
         """Let more requests come, if there is little credit left."""
@@ -109,8 +132,11 @@ class CoordinatorLink:
             told = Error("amqp:not-allowed", "a coordinator takes declare and discharge")
             self._say(event, Rejected(told))
 
-    def collect(self, transaction_id: bytes, operation: Operation, sequel: Sequel | None) -> None:
-        """Add an operation to a transaction. Raises why it is refused."""
+    def collect(
+        self, transaction_id: bytes, operation: Operation, link: Link, sequel: Sequel | None
+    ) -> None:
+        """Add an operation that came on a link to a transaction. Raises why it is refused."""
+        operation = replace(operation, spans=link.session is self._link.session)
         if transaction_id in self._promised:
             self._begin(transaction_id)
             self._promised.discard(transaction_id)
@@ -247,12 +273,16 @@ def collect(
     coordinators: Iterable[CoordinatorLink],
     state: TransactionalState,
     operation: Operation,
+    link: Link,
     sequel: Sequel | None = None,
 ) -> None:
-    """Add an operation to the transaction that a state names. Raises why it is refused."""
+    """Add an operation that came on `link` to the transaction that a state names.
+
+    Raises why it is refused.
+    """
     for each in coordinators:
         if each.has(state.txn_id):
-            each.collect(state.txn_id, operation, sequel)
+            each.collect(state.txn_id, operation, link, sequel)
             return
     raise TransactionGone(UNKNOWN_ID, "the transaction is not open on this connection.")
 

@@ -23,6 +23,7 @@ from bendybus.domain import errors, limits, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import batch_delete, by_number, columns, peek, transact
 from bendybus.frontend.core.call_ledger import REQUESTS
 from bendybus.frontend.core.front_end import FrontEnd
@@ -42,7 +43,7 @@ from bendybus.frontend.listeners.amqp.fields import Fields
 from bendybus.frontend.listeners.amqp.incoming_messages import Columns
 from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.security.authenticator import Operation
-from bendybus.frontend.upstreams.unary_calls import SendPart
+from bendybus.frontend.upstreams.unary_calls import CancelPart, SendPart, StatePart
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -169,13 +170,11 @@ class ManagementLink(RequestLink):
             raise errors.InvalidArgument("body", "must be a map.")
         link_name = properties.get("associated-link-name")
         fields = Fields(body, link_name if isinstance(link_name, str) else "")
-        if state is not None:
-            if row.collected is None:
-                raise errors.InvalidOperation(f"{name} cannot be part of a transaction.")
+        if state is not None and row.collected is not None:
             coordinators = self.connection.coordinators
             try:
                 operation, reply = row.collected(self, fields)
-                coordinator.collect(coordinators, state, operation)
+                coordinator.collect(coordinators, state, operation, self.link)
             except BusError as error:
                 coordinator.spoil(coordinators, state, error)
                 raise
@@ -359,6 +358,11 @@ async def _cancel_scheduled(link: ManagementLink, fields: Fields) -> Reply:
     return {}
 
 
+def _collected_cancellation(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+    part = CancelPart(fields.listed("sequence-numbers", int))
+    return Collected(*request_values.entity_and_sub_queue(link.path), part), {}
+
+
 async def _renew_session(link: ManagementLink, fields: Fields) -> Reply:
     fields.required("session-id", str)
     sessions, name = link.connection.front_end.sessions, request_values.entity(link.path)
@@ -373,12 +377,24 @@ async def _get_state(link: ManagementLink, fields: Fields) -> Reply:
 
 
 async def _set_state(link: ManagementLink, fields: Fields) -> Reply:
-    fields.required("session-id", str)
+    token, state = _state_asked(link, fields)
     sessions, name = link.connection.front_end.sessions, request_values.entity(link.path)
-    # Empty is none, as on the service: the SDK for Go clears it so.
-    state = fields.optional("session-state", bytes) or None
-    await sessions.keep(name, link.token_of(fields), state)
+    await sessions.keep(name, token, state)
     return {}
+
+
+def _collected_state(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+    part = StatePart(*_state_asked(link, fields))
+    return Collected(request_values.entity(link.path), SubQueue.MAIN, part), {}
+
+
+def _state_asked(link: ManagementLink, fields: Fields) -> tuple[bytes, bytes | None]:
+    """Return the token of the session that a request names, and its new state.
+
+    Empty is none, as on the service: the SDK for Go clears it so.
+    """
+    fields.required("session-id", str)
+    return link.token_of(fields), fields.optional("session-state", bytes) or None
 
 
 async def _list_sessions(link: ManagementLink, fields: Fields) -> Reply:
@@ -429,7 +445,8 @@ class Row:
 
     operation: Operation
     perform: Callable[[ManagementLink, Fields], Awaitable[Reply]]
-    # Returns it as a part of a transaction, with the reply; None: it cannot be part of one.
+    # Returns it as a part of a transaction, with the reply. None: it has nothing that could be
+    # rolled back, and is done beside the transaction.
     collected: Callable[[ManagementLink, Fields], tuple[Collected, Reply]] | None = None
 
 
@@ -445,10 +462,12 @@ OPERATIONS: Final[Mapping[str, Row]] = {
     "peek-message": Row(Operation.PEEK, _peek),
     "receive-by-sequence-number": Row(Operation.RECEIVE_DEFERRED, _receive_deferred),
     "schedule-message": Row(Operation.SEND, _schedule, _collected_schedule),
-    "cancel-scheduled-message": Row(Operation.CANCEL_SCHEDULED, _cancel_scheduled),
+    "cancel-scheduled-message": Row(
+        Operation.CANCEL_SCHEDULED, _cancel_scheduled, _collected_cancellation
+    ),
     "renew-session-lock": Row(Operation.RENEW_SESSION, _renew_session),
     "get-session-state": Row(Operation.GET_SESSION_STATE, _get_state),
-    "set-session-state": Row(Operation.SET_SESSION_STATE, _set_state),
+    "set-session-state": Row(Operation.SET_SESSION_STATE, _set_state, _collected_state),
     "get-message-sessions": Row(Operation.LIST_SESSIONS, _list_sessions),
     "add-rule": Row(Operation.CHANGE_RULES, _of_rules(rule_requests.add)),
     "remove-rule": Row(Operation.CHANGE_RULES, _of_rules(rule_requests.remove)),

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
 # Unsettled deliveries of an AMQP session; it gets no more beyond that.
 UNSETTLED_MAX: Final = 50_000
+# The max-message-size of every link on which a client receives: it fits a signed integer of 32
+# bits. The SDK for .NET drops a delivery that is larger, and those behind it. The limit of the
+# entity would be too small, since annotations, properties that receivers or rule actions changed
+# and the reason of a dead letter (each bounded where it is added) come on top of it.
+MESSAGE_BYTES_MAX: Final = 2**31 - 1
 
 
 class ReceivingLink:
@@ -188,16 +193,18 @@ class ReceivingLink:
         """Add settlements to their transaction, and confirm that."""
         assert self._receiver is not None, "it receives"
         shared = self._receiver.shared
+        # The SDK for .NET takes an outcome that comes back with an error for a failure.
+        confirmed = TransactionalState(state.txn_id, _echo(state.outcome))
         try:
             request = _request(state.outcome, tokens)
             request.session_token = shared.session_token
             part = transact.settle_part(request)
             operation = Operation(shared.entity.name, shared.sub_queue, part)
             sequel = Sequel(
-                committed=partial(self._committed, deliveries, state),
+                committed=partial(self._committed, deliveries, confirmed),
                 rolled_back=partial(self._rolled_back, shared, tokens if settled else b""),
             )
-            coordinator.collect(self._connection.coordinators, state, operation, sequel)
+            coordinator.collect(self._connection.coordinators, state, operation, self._link, sequel)
         except BusError as error:
             coordinator.spoil(self._connection.coordinators, state, error)
             refused = Rejected(coordinator.refusal(error, self._path))
@@ -205,7 +212,7 @@ class ReceivingLink:
                 self._say(each, refused)
         else:
             for each in deliveries:
-                self._link.session.update(each.delivery_id, state)
+                self._link.session.update(each.delivery_id, confirmed)
         self._connection.write_soon()
 
     def _committed(self, deliveries: Sequence[OutgoingDelivery], state: TransactionalState) -> None:

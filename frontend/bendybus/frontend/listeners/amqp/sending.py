@@ -131,7 +131,7 @@ class SendingLink:
             operation = Operation(
                 self._entity, SubQueue.MAIN, SendPart(messages.batch(self._connection.new_id))
             )
-            coordinator.collect(self._connection.coordinators, state, operation)
+            coordinator.collect(self._connection.coordinators, state, operation, self._link)
         except BusError as error:
             self._connection.front_end.metrics.refused(self._path, error)
             coordinator.spoil(self._connection.coordinators, state, error)

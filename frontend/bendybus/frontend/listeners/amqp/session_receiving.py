@@ -20,7 +20,7 @@ from bendybus.domain.errors import BusError
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.sessions import LockedSession, SessionCache
 from bendybus.frontend.listeners.amqp import conditions
-from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
+from bendybus.frontend.listeners.amqp.receiving import MESSAGE_BYTES_MAX, ReceivingLink
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -145,7 +145,7 @@ class SessionReceivingLink(ReceivingLink):
         source = dataclasses.replace(link.attach.source, filter={Symbol(SESSION_FILTER): held})
         link.accept(
             source=source,
-            max_message_size=connection.front_end.message_bytes_max(self._path),
+            max_message_size=MESSAGE_BYTES_MAX,
             properties={Symbol(_LOCKED_UNTIL): ticks(session.locked_until_ms)},
         )
         self.begin(receiver)

@@ -1,0 +1,24 @@
+"""What tests of the SDK for .NET share: one bus of each tier, and the program on it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bendybus.domain.limits import Tier
+from tests.sdks.dotnet_bus import DotnetBus
+
+
+@pytest.fixture(scope="session")
+def dotnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DotnetBus]:
+    """Return a Standard bus with a program on the SDK for .NET."""
+    bus = DotnetBus(tmp_path_factory.mktemp("dotnet"))
+    yield bus
+    bus.end()
+
+
+@pytest.fixture(scope="session")
+def dotnet_premium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DotnetBus]:
+    """Return a Premium bus of one partition with a program on the SDK for .NET."""
+    bus = DotnetBus(tmp_path_factory.mktemp("premium"), tier=Tier.PREMIUM, partitions=1)
+    yield bus
+    bus.end()
