@@ -306,7 +306,7 @@ def test_what_is_wrong_with_a_queue_made_by_hand_is_named_as_it_was_typed(
     assert codes == [2, 2, 2, 2]
     assert size.endswith("--set maxMessageSizeInKilobytes: must be at least 1 (got 0).")
     assert session.startswith("bendybus: --set requiresSession: contradicts itself (got 'false'")
-    assert name.startswith("bendybus: Name of the queue: 'bad name!' must start with a letter")
+    assert name.startswith("bendybus: Name of the queue: 'bad name!' must be segments of letters")
     assert duration.startswith("bendybus: --set lockDuration: must be an ISO 8601 duration")
 
 

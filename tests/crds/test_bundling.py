@@ -99,12 +99,12 @@ def test_a_name_may_be_taken_once_whatever_its_case() -> None:
         ({"lockDuration": "P10675199DT2H48M5.4775807S"}, "spec.lockDuration: "),
         ({"maxSizeInMegabytes": 1000}, "spec.maxSizeInMegabytes: must be one of"),
         ({"autoDeleteOnIdle": "PT1M"}, "spec.autoDeleteOnIdle: must be at least PT5M"),
-        ({"forwardTo": "a b"}, "spec.forwardTo: 'a b' must start with a letter or digit"),
-        ({"entityName": "-no"}, "spec.entityName: '-no' must start with a letter or digit"),
-        ({"forwardTo": " "}, "spec.forwardTo: ' ' must start with a letter or digit"),
+        ({"forwardTo": "a b"}, "spec.forwardTo: 'a b' must be segments of letters"),
+        ({"entityName": "no/.."}, "spec.entityName: 'no/..' must be segments of letters"),
+        ({"forwardTo": " "}, "spec.forwardTo: ' ' must be segments of letters"),
         (
             {"forwardDeadLetteredMessagesTo": "sb://x/q"},
-            "spec.forwardDeadLetteredMessagesTo: 'sb://x/q' must start with a letter or digit",
+            "spec.forwardDeadLetteredMessagesTo: 'sb://x/q' must be segments of letters",
         ),
     ],
 )

@@ -35,13 +35,13 @@ from tests.crds.emulator_documents import (
         ),
         ({"ForwardTo": ["x"]}, "must be text (got ['x'])."),
         ({"MaxDeliveryCount": "ten"}, "must be a whole number (got 'ten')."),
-        ({"ForwardTo": " "}, "' ' must start with a letter or digit, end with one (or _), and "),
+        ({"ForwardTo": " "}, "' ' must be segments of letters, digits and "),
         (
             {"Status": "Off"},
             "must be Active or Disabled or SendDisabled or ReceiveDisabled (got 'Off').",
         ),
-        ({"ForwardTo": "sb://x/y"}, "'sb://x/y' must start with a letter or digit, end with "),
-        ({"ForwardDeadLetteredMessagesTo": "a b"}, "'a b' must start with a letter or digit, "),
+        ({"ForwardTo": "sb://x/y"}, "'sb://x/y' must be segments of letters, "),
+        ({"ForwardDeadLetteredMessagesTo": "a b"}, "'a b' must be segments of letters, "),
         ({"lockduration": "PT1M", "LockDuration": "PT1M"}, "is the same field as "),
     ],
 )

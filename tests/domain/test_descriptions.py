@@ -102,7 +102,8 @@ def test_what_is_fixed_at_creation_is_fixed_for_every_kind(
 def test_every_kind_has_what_rules_of_messages_read() -> None:
     """A rule never asks for the kind: a kind without a setting has a constant instead."""
     read = {each.name for each in entity_settings.BY_KIND[EntityKind.QUEUE]} - {
-        "enable_partitioning"
+        "enable_partitioning",
+        "support_ordering",
     }
 
     for kind, described in entity_settings.TYPES.items():

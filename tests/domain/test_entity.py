@@ -29,13 +29,29 @@ def test_names_of_subscriptions_cannot_be_made_as_entities(name: str) -> None:
     entities.check_new_name("Subscriptions/a")
 
 
-@pytest.mark.parametrize("name", ["q", "Orders", "a/b/c", "x.y-z_1", "q_", "0", "a" * 260])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "q",
+        "Orders",
+        "a/b/c",
+        "x.y-z_1",
+        "q_",
+        "0",
+        "-",
+        "q-",
+        ".q",
+        "_/a.",
+        "Fault--X--/A",
+        "a" * 260,
+    ],
+)
 def test_names_that_can_be(name: str) -> None:
     entities.check_name(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["", "/q", "q/", "-q", "q-", ".q", "a//b", "a b", "q$", "ü", "q\n", "a" * 261]
+    "name", ["", "/q", "q/", ".", "..", "a/../b", "a//b", "a b", "q$", "ü", "q\n", "a" * 261]
 )
 def test_names_that_cannot_be_are_refused_by_field(name: str) -> None:
     with pytest.raises(InvalidArgument) as caught:

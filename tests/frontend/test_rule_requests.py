@@ -1,13 +1,16 @@
 """Requests about rules over AMQP."""
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from bendybus.amqp import decoding, encoding
 from bendybus.amqp.values import Described, Int
 from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_settings import SubscriptionDescription
-from bendybus.domain.filters.rule import CorrelationFilter, Rule
+from bendybus.domain.filters.rule import CorrelationFilter, Rule, SqlFilter, SqlRuleAction
 from bendybus.domain.limits import Tier
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.amqp import rule_requests
@@ -62,3 +65,21 @@ async def test_a_page_of_rules_is_what_is_asked_for() -> None:
         [f"r{each:04}" for each in range(20, 25)],
         None,
     ]
+
+
+@pytest.mark.requirement("R565")
+@pytest.mark.parametrize(
+    ("given", "action"),
+    [
+        ({}, None),
+        ({"sql-rule-action": None}, None),
+        ({"sql-rule-action": {}}, None),
+        ({"sql-rule-action": {"expression": "SET a = 1"}}, SqlRuleAction("SET a = 1")),
+    ],
+)
+def test_an_empty_action_is_none(given: dict[str, Any], action: SqlRuleAction | None) -> None:
+    described = {"sql-filter": {"expression": "1 = 1"}, **given}
+
+    found = rule_requests.rule_of(Fields({"rule-name": "r", "rule-description": described}))
+
+    assert found == Rule("r", SqlFilter("1 = 1"), action)

@@ -198,7 +198,7 @@ def test_forwarding_dead_letters_needs_the_right_on_the_destination(bus: WebBus)
         ("<ForwardTo>nowhere</ForwardTo>", "nowhere"),
         ("<ForwardTo>sb://[x</ForwardTo>", "ForwardTo: must be the name of an entity, or a URI"),
         ("<ForwardTo>sb://127.0.0.1/</ForwardTo>", "ForwardTo: must be the name of an entity, or"),
-        ("<ForwardTo>/other/</ForwardTo>", "forwardTo: '/other/' must start with a letter"),
+        ("<ForwardTo>/other/</ForwardTo>", "forwardTo: '/other/' must be segments"),
         ("<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>", "only in Premium"),
     ],
 )

@@ -47,10 +47,8 @@ _LISTS: Final = {EntityKind.QUEUE: "Queues", EntityKind.TOPIC: "Topics"}
 # Of resources of Azure; here they have no effect.
 _IDLE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "EnableBatchedOperations": "has no effect: the bus always commits in batches.",
         "EnableExpress": "has no effect: every message is stored before it is acknowledged.",
         "EnablePartitioning": "has no effect: partitions are chosen for the bus, with --premium.",
-        "SupportOrdering": "has no effect.",
     }
 )
 _SCHEMA: Final = MappingProxyType({"$schema": "names a schema, for editors."})

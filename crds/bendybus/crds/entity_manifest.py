@@ -27,7 +27,8 @@ from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import rule, rule_set
 from bendybus.domain.filters.rule import Rule
 
-ENTITY_NAME_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9_])?$"
+_SEGMENT: Final = r"[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*"
+ENTITY_NAME_PATTERN: Final = rf"^{_SEGMENT}(/{_SEGMENT})*$"
 SUBSCRIPTION_NAME_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
 # Names of fields of rules, where the domain's differ.
 _RULE_FIELDS: Final = {"ruleName": "name"}

@@ -26,7 +26,9 @@ _SUB_QUEUES: Final = {
     DEAD_LETTER_SUFFIX.lower(): SubQueue.DEAD_LETTER,
     TRANSFER_DEAD_LETTER_SUFFIX.lower(): SubQueue.TRANSFER_DEAD_LETTER,
 }
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9_])?\Z")
+# A segment of dots alone would be removed from the path of a URL.
+_SEGMENT: Final = r"[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*"
+_NAME: Final = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*\Z")
 
 
 class Origin(StrEnum):
@@ -52,11 +54,11 @@ def check_name(name: str) -> None:
             "entityName",
             f"must be at most {limits.ENTITY_NAME_CHARS_MAX} characters (got {len(name)}).",
         )
-    if not _NAME.match(name) or "//" in name:
+    if not _NAME.match(name):
         raise InvalidArgument(
             "entityName",
-            f"{name!r} must start with a letter or digit, end with one (or _), and have only "
-            "letters, digits and . - _ / in between.",
+            f"{name!r} must be segments of letters, digits and . - _ with one slash between two, "
+            "and no segment may be of dots alone.",
         )
 
 

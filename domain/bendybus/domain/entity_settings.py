@@ -364,6 +364,22 @@ TABLE: Final = (
         what="Free text.",
         bounds=bounds_in(*Tier, most=limits.USER_METADATA_CHARS_MAX),
     ),
+    # Kept for tools that compare what they set with what they find.
+    Setting(
+        name="enable_batched_operations",
+        type=SettingType.BOOLEAN,
+        default=True,
+        what="Shown as it was set; every partition commits in batches.",
+        since=4,
+    ),
+    Setting(
+        name="support_ordering",
+        type=SettingType.BOOLEAN,
+        default=True,
+        what="Shown as it was set; messages of one partition or session stay in order.",
+        kinds=_SENT_TO,
+        since=4,
+    ),
     Setting(
         name="rules",
         type=SettingType.RULES,
@@ -398,6 +414,8 @@ class QueueDescription:
     forward_to: str = _DEFAULT["forward_to"]
     forward_dead_lettered_messages_to: str = _DEFAULT["forward_dead_lettered_messages_to"]
     user_metadata: str = _DEFAULT["user_metadata"]
+    enable_batched_operations: bool = _DEFAULT["enable_batched_operations"]
+    support_ordering: bool = _DEFAULT["support_ordering"]
 
     kind: ClassVar = EntityKind.QUEUE
     statuses: ClassVar = tuple(EntityStatus)
@@ -418,6 +436,8 @@ class TopicDescription:
     auto_delete_on_idle_ms: int | None = _DEFAULT["auto_delete_on_idle_ms"]
     status: EntityStatus = _DEFAULT["status"]
     user_metadata: str = _DEFAULT["user_metadata"]
+    enable_batched_operations: bool = _DEFAULT["enable_batched_operations"]
+    support_ordering: bool = _DEFAULT["support_ordering"]
 
     kind: ClassVar = EntityKind.TOPIC
     statuses: ClassVar = (EntityStatus.ACTIVE, EntityStatus.DISABLED)
@@ -451,6 +471,7 @@ class SubscriptionDescription:
     user_metadata: str = _DEFAULT["user_metadata"]
     # Which messages of its topic it takes. Empty: no message.
     rules: tuple[Rule, ...] = _DEFAULT["rules"]
+    enable_batched_operations: bool = _DEFAULT["enable_batched_operations"]
 
     kind: ClassVar = EntityKind.SUBSCRIPTION
     statuses: ClassVar = (EntityStatus.ACTIVE, EntityStatus.DISABLED)

@@ -40,7 +40,7 @@ ENTITY_ORIGIN_CLIENT: EntityOrigin
 ENTITY_ORIGIN_MANIFEST: EntityOrigin
 
 class QueueDescription(_message.Message):
-    __slots__ = ("enable_partitioning", "lock_duration_ms", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata")
+    __slots__ = ("enable_partitioning", "lock_duration_ms", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata", "enable_batched_operations", "support_ordering")
     ENABLE_PARTITIONING_FIELD_NUMBER: _ClassVar[int]
     LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_SIZE_IN_MEGABYTES_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,8 @@ class QueueDescription(_message.Message):
     FORWARD_TO_FIELD_NUMBER: _ClassVar[int]
     FORWARD_DEAD_LETTERED_MESSAGES_TO_FIELD_NUMBER: _ClassVar[int]
     USER_METADATA_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_BATCHED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    SUPPORT_ORDERING_FIELD_NUMBER: _ClassVar[int]
     enable_partitioning: bool
     lock_duration_ms: int
     max_size_in_megabytes: int
@@ -71,7 +73,9 @@ class QueueDescription(_message.Message):
     forward_to: str
     forward_dead_lettered_messages_to: str
     user_metadata: str
-    def __init__(self, enable_partitioning: bool = ..., lock_duration_ms: _Optional[int] = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ...) -> None: ...
+    enable_batched_operations: bool
+    support_ordering: bool
+    def __init__(self, enable_partitioning: bool = ..., lock_duration_ms: _Optional[int] = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ..., enable_batched_operations: bool = ..., support_ordering: bool = ...) -> None: ...
 
 class MessageCountDetails(_message.Message):
     __slots__ = ("active_message_count", "dead_letter_message_count", "scheduled_message_count", "transfer_message_count", "transfer_dead_letter_message_count", "deferred_message_count", "locked_message_count")
@@ -280,7 +284,7 @@ class ListQueuesResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class TopicDescription(_message.Message):
-    __slots__ = ("enable_partitioning", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "default_message_time_to_live_ms", "auto_delete_on_idle_ms", "status", "user_metadata")
+    __slots__ = ("enable_partitioning", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "default_message_time_to_live_ms", "auto_delete_on_idle_ms", "status", "user_metadata", "enable_batched_operations", "support_ordering")
     ENABLE_PARTITIONING_FIELD_NUMBER: _ClassVar[int]
     MAX_SIZE_IN_MEGABYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_SIZE_IN_KILOBYTES_FIELD_NUMBER: _ClassVar[int]
@@ -290,6 +294,8 @@ class TopicDescription(_message.Message):
     AUTO_DELETE_ON_IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     USER_METADATA_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_BATCHED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    SUPPORT_ORDERING_FIELD_NUMBER: _ClassVar[int]
     enable_partitioning: bool
     max_size_in_megabytes: int
     max_message_size_in_kilobytes: int
@@ -299,10 +305,12 @@ class TopicDescription(_message.Message):
     auto_delete_on_idle_ms: int
     status: EntityStatus
     user_metadata: str
-    def __init__(self, enable_partitioning: bool = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., default_message_time_to_live_ms: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., user_metadata: _Optional[str] = ...) -> None: ...
+    enable_batched_operations: bool
+    support_ordering: bool
+    def __init__(self, enable_partitioning: bool = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., default_message_time_to_live_ms: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., user_metadata: _Optional[str] = ..., enable_batched_operations: bool = ..., support_ordering: bool = ...) -> None: ...
 
 class SubscriptionDescription(_message.Message):
-    __slots__ = ("lock_duration_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "dead_lettering_on_filter_evaluation_exceptions", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata", "rules")
+    __slots__ = ("lock_duration_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "dead_lettering_on_filter_evaluation_exceptions", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata", "rules", "enable_batched_operations")
     LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     REQUIRES_SESSION_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_MESSAGE_TIME_TO_LIVE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -315,6 +323,7 @@ class SubscriptionDescription(_message.Message):
     FORWARD_DEAD_LETTERED_MESSAGES_TO_FIELD_NUMBER: _ClassVar[int]
     USER_METADATA_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_BATCHED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     lock_duration_ms: int
     requires_session: bool
     default_message_time_to_live_ms: int
@@ -327,7 +336,8 @@ class SubscriptionDescription(_message.Message):
     forward_dead_lettered_messages_to: str
     user_metadata: str
     rules: RuleSet
-    def __init__(self, lock_duration_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., dead_lettering_on_filter_evaluation_exceptions: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ..., rules: _Optional[_Union[RuleSet, _Mapping]] = ...) -> None: ...
+    enable_batched_operations: bool
+    def __init__(self, lock_duration_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., dead_lettering_on_filter_evaluation_exceptions: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ..., rules: _Optional[_Union[RuleSet, _Mapping]] = ..., enable_batched_operations: bool = ...) -> None: ...
 
 class RuleSet(_message.Message):
     __slots__ = ("rules",)

@@ -101,7 +101,6 @@ def to_topic(topic: management_pb2.Topic) -> TopicProperties:
         "enable_express": False,
         "filtering_messages_before_publishing": False,
         "size_in_bytes": topic.runtime.size_in_bytes,
-        "support_ordering": True,
     }
     made: TopicProperties = _model(EntityKind.TOPIC, topic, own)
     return made
@@ -121,7 +120,6 @@ def _model(kind: EntityKind, entity: Entity, own: Mapping[str, Any]) -> Any:
         "availability_status": AVAILABILITY.get(
             entity.runtime.availability_status, EntityAvailabilityStatus.UNKNOWN
         ),
-        "enable_batched_operations": True,
     }
     if not isinstance(entity, management_pb2.Subscription) and entity.reported_size_in_megabytes:
         # A bus before 0.7 does not say what is reported.

@@ -21,7 +21,7 @@ from bendybus.domain.filters.view import Changes, CompiledAction, MessageView, U
 DEFAULT_NAME: Final = "$Default"
 # The application property that names the rule whose action made the copy.
 RULE_NAME_PROPERTY: Final = "RuleName"
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?\Z")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*\Z")
 _SQL_FILTER: Final = "filter.sqlExpression"
 _SQL_ACTION: Final = "action.sqlExpression"
 
@@ -135,11 +135,11 @@ SYSTEM_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
 def check_name(name: str) -> None:
     """Raise InvalidArgument unless `name` can be a rule's name."""
     bounds.check_text("ruleName", name, limits.RULE_NAME_CHARS_MAX)
-    if name != DEFAULT_NAME and not _NAME.match(name):
+    if name.lower() != DEFAULT_NAME.lower() and not _NAME.match(name):
         raise InvalidArgument(
             "ruleName",
-            f"{name!r} must start with a letter or digit, end with one (or _), and have only "
-            f"letters, digits and . - _ in between; {DEFAULT_NAME} is the default rule.",
+            f"{name!r} must have only letters, digits and . - _, and not only dots; "
+            f"{DEFAULT_NAME} is the default rule.",
         )
 
 

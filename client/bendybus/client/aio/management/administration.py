@@ -192,7 +192,7 @@ class SubscriptionOperations(ManagementCalls):
         `auto_delete_on_idle` and `user_metadata` are as in Service Bus; durations are timedelta or
         ISO-8601 text. `forward_to` and `forward_dead_lettered_messages_to` name a queue or topic
         that messages, or dead letters, are handed on to;
-        `enable_batched_operations` has no effect.
+        `enable_batched_operations` is kept and shown.
         Raises ResourceExistsError, and ResourceNotFoundError without the topic.
         """
         fields = {**locals(), **kwargs}
@@ -298,8 +298,8 @@ class TopicOperations(ManagementCalls):
         `auto_delete_on_idle`, `max_size_in_megabytes`, `max_message_size_in_kilobytes` and
         `user_metadata` are as in Service Bus; durations are timedelta or ISO-8601 text.
         `filtering_messages_before_publishing`, `enable_express` and `authorization_rules` are not
-        supported; `enable_batched_operations`, `size_in_bytes` and `support_ordering` have no
-        effect.
+        supported; `enable_batched_operations` and `support_ordering` are kept and shown, and
+        `size_in_bytes` has no effect.
         """
         request = requests.create(TOPIC, [topic_name], {**locals(), **kwargs}, kwargs)
         response = await self._ask(request, kwargs)
@@ -407,7 +407,7 @@ class ServiceBusAdministrationClient(
         `user_metadata` are as in Service Bus; durations are timedelta or ISO-8601 text.
         `forward_to` and `forward_dead_lettered_messages_to` name a queue or topic that messages, or
         dead letters, are handed on to;
-        `enable_batched_operations`, `enable_express` and `authorization_rules` have no effect: the
+        `enable_express` and `authorization_rules` have no effect: the
         rules of a bus are in its manifest.
         """
         fields = {**locals(), **kwargs}

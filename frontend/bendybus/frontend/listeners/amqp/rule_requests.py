@@ -63,10 +63,14 @@ RULES_A_TURN: Final = 10
 async def add(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, Any]:
     """Create a rule."""
     subscription = _subscription(front_end, path)
-    described = Fields(fields.required("rule-description", dict))
-    rule = Rule(fields.required("rule-name", str), _filter(described), _action(described))
-    await front_end.manager.change_rule(subscription, RuleAction.CREATE, rule)
+    await front_end.manager.change_rule(subscription, RuleAction.CREATE, rule_of(fields))
     return {}
+
+
+def rule_of(fields: Fields) -> Rule:
+    """Return the rule that a request describes. Raises InvalidArgument."""
+    described = Fields(fields.required("rule-description", dict))
+    return Rule(fields.required("rule-name", str), _filter(described), _action(described))
 
 
 async def remove(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, Any]:
@@ -112,8 +116,9 @@ def _filter(described: Fields) -> Filter:
 
 
 def _action(described: Fields) -> SqlRuleAction | None:
+    """Return the action of a rule. An empty map is none: some clients write it for each rule."""
     action = described.optional("sql-rule-action", dict)
-    return None if action is None else SqlRuleAction(Fields(action).required("expression", str))
+    return SqlRuleAction(Fields(action).required("expression", str)) if action else None
 
 
 def _values(given: Mapping[Any, Any]) -> dict[str, Value]:

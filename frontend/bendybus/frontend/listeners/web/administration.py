@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
-from bendybus.domain import errors, limits
+from bendybus.domain import errors, lifecycle, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
@@ -171,7 +171,7 @@ class Administration:
 
     async def _put(self, asked: Asked, kinds: Sequence[EntityKind]) -> web.Response:
         path, update = asked.resource.path, requests.is_update(asked.request)
-        wanted = entity_documents.read(atom.described(asked.body))
+        wanted = entity_documents.read(atom.described(asked.body), asked.request.host)
         if wanted.kind not in kinds:
             expected = " or ".join(kinds)
             raise InvalidArgument(
@@ -179,8 +179,7 @@ class Administration:
             )
         if update:
             self._directory.find(path, wanted.kind)
-        policies = self._authenticator.policies_of(path)
-        entity_documents.check_policies(wanted, policies, update=update)
+        self._check_policies(path, wanted, update=update)
         self._check_destinations(asked, wanted)
         changed = await self._manager.change(
             Commit(
@@ -191,6 +190,22 @@ class Administration:
             )
         )
         return await self._shown(asked, changed.entity, 200 if update else 201)
+
+    def _check_policies(self, path: str, wanted: Wanted, *, update: bool) -> None:
+        """Raise InvalidOperation if authorization rules differ from the policies that are there.
+
+        Raises EntityAlreadyExists instead for what exists: clients that create it again look for
+        that error.
+        """
+        try:
+            policies = self._authenticator.policies_of(path)
+            entity_documents.check_policies(wanted, policies, update=update)
+        except errors.InvalidOperation:
+            known = None if update else self._directory.known(path)
+            if known is not None:
+                action = EntityAction.CREATE
+                lifecycle.after(known.state, action, known.name, facts={}, kind=known.kind)
+            raise
 
     def _check_destinations(self, asked: Asked, wanted: Wanted) -> None:
         """Raise Unauthorized unless the caller has the right where messages are to go on to."""
@@ -212,6 +227,7 @@ class Administration:
             runtime,
             fingerprint.tier,
             host=asked.request.host,
+            api_version=asked.request.query.get("api-version", "")[:20],
             policies=self._authenticator.policies_of(entity.name),
         )
         if entity.kind is EntityKind.TOPIC:

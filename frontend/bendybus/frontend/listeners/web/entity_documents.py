@@ -55,9 +55,14 @@ ELEMENTS: Final[Mapping[EntityKind, tuple[str, ...]]] = {
         "ForwardDeadLetteredMessagesTo", "AutoDeleteOnIdle", "EntityAvailabilityStatus",
     ),
 }  # fmt: skip
-# What may be asked for and has no effect: the bus does the first two for every entity, and keeps
-# every message on disk.
-_ALWAYS: Final = {"EnableBatchedOperations": True, "SupportOrdering": True, "EnableExpress": False}
+# The first API version that has an element; the other elements are in all of them.
+_SINCE: Final = {
+    "MaxMessageSizeInKilobytes": "2021-05",
+    "SqlFilterCount": "2024-05",
+    "CorrelationFilterCount": "2024-05",
+}
+# What may be asked for and has no effect: every message is on disk before it is acknowledged.
+_ALWAYS: Final = {"EnableExpress": False}
 # What the bus does not have.
 _NEVER: Final = {
     "IsAnonymousAccessible": "access without a key",
@@ -83,12 +88,17 @@ _KINDS: Final = {f"{kind.value.capitalize()}{_DESCRIPTION}": kind for kind in En
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An entity with its runtime facts. `host`: that of the URIs of forwarding destinations."""
+    """An entity with its runtime facts.
+
+    `host`: that of the URIs of forwarding destinations. `api_version`: the one that the client
+    asked for, such as 2021-05; "": the newest.
+    """
 
     entity: Entity
     runtime: "Runtime"
     tier: Tier
     host: str = ""
+    api_version: str = ""
     policies: Sequence[Policy] = ()
     subscription_count: int = 0
     sql_filter_count: int = 0
@@ -129,7 +139,8 @@ class Wanted:
 def written(shown: Shown) -> str:
     """Return the description of an entity."""
     kind = shown.entity.kind
-    content = "".join(_written(shown, name) for name in ELEMENTS[kind])
+    known = [name for name in ELEMENTS[kind] if _SINCE.get(name, "") <= (shown.api_version or "9")]
+    content = "".join(_written(shown, name) for name in known)
     return atom.description(f"{kind.value.capitalize()}{_DESCRIPTION}", content)
 
 
@@ -147,6 +158,9 @@ def _setting_written(shown: Shown, setting: Setting) -> str:
     value = getattr(described, setting.name)
     if setting.name == "max_size_in_megabytes":
         value = descriptions.reported_size_mb(described, shown.tier)
+    if setting.name == "auto_delete_on_idle_ms" and described.forward_to:
+        # What forwards its messages is never idle, and the service shows that.
+        value = None
     match setting.type:
         case SettingType.BOOLEAN:
             content = str(value).lower()
@@ -225,8 +239,11 @@ _FACT: Final[Mapping[str, Callable[[Shown], tuple[str, ...]]]] = {
 # Reading
 
 
-def read(described: Element) -> Wanted:
-    """Return what a description asks for. Raises InvalidArgument, InvalidOperation."""
+def read(described: Element, host: str = "") -> Wanted:
+    """Return what a description asks for. Raises InvalidArgument, InvalidOperation.
+
+    `host`: the one that the client used, perhaps with a port. A URI of a destination must have it.
+    """
     kind = _KINDS.get(atom.local(described))
     if kind is None:
         raise InvalidArgument(
@@ -241,7 +258,7 @@ def read(described: Element) -> Wanted:
         setting = _SETTINGS[kind].get(name)
         if setting is not None:
             if atom.text_of(each) or setting.is_text:
-                changes[setting.name] = _setting_read(setting, each)
+                changes[setting.name] = _setting_read(setting, each, host)
         elif name == _RULES and kind is not EntityKind.SUBSCRIPTION:
             policies = dict(_policy_read(rule) for rule in each)
         elif name == _DEFAULT_RULE and kind is EntityKind.SUBSCRIPTION:
@@ -259,7 +276,7 @@ def _default_rule(given: Element) -> Rule:
     return found if found.name else replace(found, name=DEFAULT_NAME)
 
 
-def _setting_read(setting: Setting, given: Element) -> Any:
+def _setting_read(setting: Setting, given: Element, host: str) -> Any:
     content, name = atom.text_of(given), setting.atom_name
     match setting.type:
         case SettingType.BOOLEAN:
@@ -274,22 +291,30 @@ def _setting_read(setting: Setting, given: Element) -> Any:
                 raise InvalidArgument(name, f"must be one of {allowed} (got {content[:100]!r}).")
             return EntityStatus(content)
         case SettingType.NAME:
-            return destination(content, name)
+            return destination(content, name, host)
     # As it was written, white space included.
     return given.text or ""
 
 
-def destination(uri: str, field_name: str = "ForwardTo") -> str:
+def destination(uri: str, field_name: str = "ForwardTo", host: str = "") -> str:
     """Return the name of an entity from its URI, or from the name itself.
 
-    Raises InvalidArgument.
+    Raises InvalidArgument, also for the URI of another host than `host`.
     """
     if "//" not in uri:
         return uri
     try:
-        name = unquote(urlsplit(uri).path).strip("/")
+        parts = urlsplit(uri)
+        name, named = unquote(parts.path).strip("/"), parts.hostname or ""
     except ValueError:
-        name = ""
+        name = named = ""
+    # Without the ports: those of AMQP and HTTP differ, and the SDK for Java leaves them out.
+    if name and host and named != urlsplit(f"//{host}").hostname:
+        raise InvalidArgument(
+            field_name,
+            f"{uri[:100]!r} is on another host than this bus, {host!r}: messages are forwarded "
+            "within a bus only.",
+        )
     if not name:
         raise InvalidArgument(
             field_name, f"must be the name of an entity, or a URI that has one (got {uri[:100]!r})."

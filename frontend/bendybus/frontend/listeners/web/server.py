@@ -1,5 +1,6 @@
 """The HTTP server: its sockets, its connections, and its routes, on aiohttp.
 
+    GET /                              what is served here; with a token, as all others
     GET /health                        200 or 503, with a JSON object; with a token, as all others
     GET /$servicebus/websocket         AMQP over WebSockets
     …                                  administration; see `administration`
@@ -20,6 +21,15 @@ from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.websockets import Admit
 
 HEALTH: Final = "/health"
+_WELCOME: Final = f"""\
+This is Bendybus, a service bus with the behaviour of Azure Service Bus.
+
+  {HEALTH:26}is the bus healthy?
+  {websockets.PATH:26}AMQP 1.0 over WebSockets, for clients of official SDKs
+  /QUEUE, /TOPIC, ...       administration, for ServiceBusAdministrationClient; it needs a token
+
+Clients connect with a connection string: docs/how-to/use-the-azure-sdk.md says how.
+"""
 # How long a connection is kept between requests; and how long, at shutdown, for its request to end,
 # and after a response for the rest of its request's body.
 KEEP_ALIVE_S: Final = 30.0
@@ -280,6 +290,7 @@ class HttpServer:
 
     def _application(self) -> web.Application:
         made = web.Application(middlewares=[self._guarded])
+        made.router.add_get("/", self._welcome)
         made.router.add_get(HEALTH, self._health)
         made.router.add_get(websockets.PATH.replace("$", "{_:\\$}"), self._websocket)
         made.router.add_route("*", r"/{_:[\s\S]*}", self._administer)
@@ -294,6 +305,11 @@ class HttpServer:
             return await handler(request)
         finally:
             guard.answered()
+
+    async def _welcome(self, request: web.Request) -> web.StreamResponse:
+        if "Authorization" in request.headers:
+            return await self._administer(request)
+        return web.Response(text=_WELCOME)
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         if "Authorization" in request.headers:
