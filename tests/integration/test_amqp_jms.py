@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from bendybus.amqp import sections
-from bendybus.amqp.composites import as_written
+from bendybus.amqp.composites import as_written, known
 from bendybus.amqp.performatives import (
     Accepted,
     Attach,
@@ -14,6 +15,7 @@ from bendybus.amqp.performatives import (
     Detach,
     Discharge,
     Disposition,
+    Target,
     TransactionalState,
     Transfer,
 )
@@ -40,10 +42,15 @@ def peer(amqp_bus: AmqpBus) -> Iterator[RawAmqp]:
 
 
 def refused(peer: RawAmqp, attach: Attach) -> str:
+    return refused_with(peer, attach)[0]
+
+
+def refused_with(peer: RawAmqp, attach: Attach) -> tuple[str, str]:
+    """Attach a link that is refused; return the condition and the sentence."""
     peer.send(attach)
     answer = peer.wait(Attach, lambda each: each.name == attach.name)
-    assert answer.source is None
-    return ended(peer.wait(Detach, lambda each: each.handle == answer.handle))
+    detach = peer.wait(Detach, lambda each: each.handle == answer.handle)
+    return ended(detach), str(known(detach.error).description)
 
 
 def delivered(peer: RawAmqp) -> tuple[Transfer, Message]:
@@ -99,3 +106,46 @@ def test_what_was_settled_in_a_transaction_that_is_rolled_back_comes_again_at_on
         peer.send(Disposition(RECEIVER, second.delivery_id or 0, settled=True, state=Accepted()))
     peer.read(0.5)
     assert peer.said(Transfer) == []
+
+
+@pytest.mark.requirement("R567")
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"durable": 2, "distribution_mode": "copy"}, "durable and shared subscriptions of JMS"),
+        ({"capabilities": ("shared", "global", "topic")}, "TOPIC/Subscriptions/NAME"),
+        ({"distribution_mode": "copy"}, "messages cannot be browsed on a link"),
+        ({"dynamic": True, "address": None}, "temporary queues and topics"),
+    ],
+)
+def test_a_refusal_names_what_a_consumer_of_jms_asked_for(
+    peer: RawAmqp, changes: dict[str, Any], sentence: str
+) -> None:
+    attach = attach_of("orders", RECEIVER, 5)
+    for name, value in changes.items():
+        setattr(attach.source, name, value)
+
+    condition, description = refused_with(peer, attach)
+
+    assert condition == "amqp:not-allowed"
+    assert sentence in description
+
+
+@pytest.mark.requirement("R567")
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        (Target(), "a sender without an address"),
+        (Target(dynamic=True), "temporary queues and topics"),
+    ],
+)
+def test_a_refusal_names_what_a_producer_of_jms_asked_for(
+    peer: RawAmqp, target: Target, sentence: str
+) -> None:
+    attach = attach_of("orders", SENDER, 6)
+    attach.target = target
+
+    condition, description = refused_with(peer, attach)
+
+    assert condition == "amqp:not-allowed"
+    assert sentence in description

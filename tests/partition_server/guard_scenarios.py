@@ -257,7 +257,7 @@ def transaction_refused(driver: Driver) -> Plan:
 def transaction_alone(driver: Driver) -> Plan:
     make_queues(driver)
     driver.send(b"0", b"1", scheduled_ms=[driver.wall_ms + 9_000] * 2)
-    parts = [CancelPart([1]), CancelPart([2]), Append(None, driver.ref(), Batch([b"x"]))]
+    parts = [CancelPart([1]), CancelPart([2])]
     return _around(driver, TransactAlone("t", driver.ref(), b"transaction-0001", parts))
 
 

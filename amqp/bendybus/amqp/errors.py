@@ -2,7 +2,8 @@
 
 AmqpError
 ├── DecodeError      bytes are not valid AMQP
-│   └── FieldError   a field of a message has the wrong type
+│   ├── FieldError   a field of a message has the wrong type
+│   └── TooManyError a batch has more messages than its reader takes
 └── ProtocolError    a frame violates the protocol; `condition` is sent to the peer
 """
 
@@ -29,6 +30,10 @@ class FieldError(DecodeError):
 
     def __str__(self) -> str:
         return f"{self.section}.{self.field}: {self.reason}"
+
+
+class TooManyError(DecodeError):
+    """Raised when a batch has more messages than its reader takes."""
 
 
 class ProtocolError(AmqpError):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.amqp import decoding, encoding, values
-from bendybus.amqp.errors import DecodeError, FieldError
+from bendybus.amqp.errors import DecodeError, FieldError, TooManyError
 from bendybus.amqp.values import Pairs, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 HEADER: Final = 0x70
@@ -48,7 +48,7 @@ _HEADS: Final = {
 _BY_HEAD: Final = {head: section for section, head in _HEADS.items()}
 # A batch, as in Service Bus and Event Hubs: each data section is a whole message.
 BATCH_FORMAT: Final = 0x80013700
-# The most sections of a message, and messages of a batch.
+# The most sections of a message, and messages of a batch where its reader sets no other bound.
 SECTIONS_MAX: Final = 10_000
 # In the order of sections, after all of them.
 _LAST: Final = FOOTER + 1
@@ -185,8 +185,11 @@ def _after(last: int, section: int) -> int:
     raise DecodeError(f"section 0x{section:02x} may not follow 0x{last & 0x7F:02x}")
 
 
-def batched(payload: bytes) -> list[bytes]:
-    """Return the messages, not decoded, of a delivery of BATCH_FORMAT. Raises DecodeError."""
+def batched(payload: bytes, most: int = SECTIONS_MAX) -> list[bytes]:
+    """Return the messages, not decoded, of a delivery of BATCH_FORMAT.
+
+    Raises DecodeError, and TooManyError for more than `most`.
+    """
     found: list[bytes] = []
     at, end, last = 0, len(payload), 0
     while at < end:
@@ -199,8 +202,8 @@ def batched(payload: bytes) -> list[bytes]:
         if section == DATA:
             message, at = _binary(payload, at)
             found.append(message)
-            if len(found) > SECTIONS_MAX:
-                raise DecodeError(f"a batch has at most {SECTIONS_MAX} messages")
+            if len(found) > most:
+                raise TooManyError(f"a batch has at most {most} messages")
         elif section in (SEQUENCE, VALUE):
             raise DecodeError("the messages of a batch must be data sections")
         else:

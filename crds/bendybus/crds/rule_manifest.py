@@ -17,7 +17,9 @@ from bendybus.domain import limits
 from bendybus.domain.filters import rule as rules
 from bendybus.domain.filters.rule import Rule
 
-NAME_PATTERN: Final = r"^(\$[Dd][Ee][Ff][Aa][Uu][Ll][Tt]|[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*)$"
+# Kubernetes has no flag for "in any case".
+_DEFAULT: Final = r"\$[Dd][Ee][Ff][Aa][Uu][Ll][Tt]"
+NAME_PATTERN: Final = rf"^({_DEFAULT}|[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*)$"
 # Of any type that JSON has: Kubernetes cannot say more.
 _Value = Annotated[
     StrictBool | StrictInt | StrictFloat | StrictStr,

@@ -157,6 +157,14 @@ def request_bytes_max(partition_count: int) -> int:
     return SMALL_GRPC_FRAME_BYTES_MAX if partition_count > 1 else GRPC_FRAME_BYTES_MAX
 
 
+def converted_bytes_max(most: int) -> int:
+    """Return the bytes that what has at most `most` in another protocol takes in the contract.
+
+    A field of the contract has up to four times the bytes of one of AMQP: a tag and a length more.
+    """
+    return most + min(3 * most, 4 * MB)
+
+
 def batch_bytes_max(tier: Tier) -> int:
     """Return the largest batch that is sent as one unit."""
     return PREMIUM_BATCH_BYTES_MAX if tier is Tier.PREMIUM else STANDARD_BATCH_BYTES_MAX

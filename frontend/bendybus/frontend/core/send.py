@@ -69,6 +69,8 @@ class SendRequest:
     # Choose the partitions of messages without a key; see `routing`.
     lane: int | None = None
     run: int = 0
+    # Its sizes were compared with the limits before the messages were converted to the contract.
+    measured: bool = False
 
 
 @dataclass(slots=True)
@@ -227,6 +229,7 @@ class SendDispatcher:
             age_ms=request.age_ms,
             producer_id=producer_id,
             producer_sequence=sequence,
+            measured=request.measured,
         )
         if request.positions:
             # A repeat of some units of a frame.
@@ -347,6 +350,7 @@ def _frame_of(attempt: Attempt, entity: Entity, upstream: Upstream) -> send_fram
         spans=_spans(frame, part),
         age_ms=frame.age_ms,
         deadline_monotonic_ms=0 if offset is None else attempt.deadline_ms + offset,
+        measured=frame.measured,
     )
 
 

@@ -69,6 +69,8 @@ class Frame:
     messages_twice: int = 0
     # By how much each unit was further on in the frame of the first try; empty: not at all.
     offsets: Sequence[int] = ()
+    # As in the request.
+    measured: bool = False
     open_parts: int = 0
 
 

@@ -169,7 +169,7 @@ def _led(
     facts, again = _Facts(entity), []
     for each in taken:
         if isinstance(each.part, TransferPart):
-            each = replace(each, part=SendPart(each.part.messages))
+            each = replace(each, part=SendPart(each.part.messages, each.part.measured))
         facts, part = _with(facts, each, directory)
         again.append(replace(each, part=part))
     return facts, again
@@ -192,7 +192,7 @@ def _with(facts: _Facts, operation: Operation, directory: Directory) -> tuple[_F
         else:
             transactions.check_transfers(via, entity)
             facts = _with_messages(facts, entity, part.messages)
-            part = TransferPart(entity, part.messages)
+            part = TransferPart(entity, part.messages, part.measured)
     elif not isinstance(part, TransferPart):
         transactions.check_settles(via, entity)
         facts = _with_bound(facts, entity, part)

@@ -35,6 +35,7 @@ def request(
     spans: Sequence[int],
     age_ms: int,
     deadline_monotonic_ms: int,
+    measured: bool = False,
 ) -> Frame:
     """Return the frame that asks a partition to store messages.
 
@@ -53,6 +54,7 @@ def request(
         spans=spans,
         age_ms=age_ms,
         deadline_monotonic_ms=deadline_monotonic_ms,
+        measured=measured,
     )
     # Given to the constructor it would be serialised and parsed.
     frame.batch.CopyFrom(messages)

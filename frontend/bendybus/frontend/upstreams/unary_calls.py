@@ -415,9 +415,10 @@ async def count_sessions(
 
 
 class SendPart(NamedTuple):
-    """Messages that are sent as one unit."""
+    """Messages that are sent as one unit. `measured`: as in a request of sends."""
 
     messages: message_pb2.MessageBatch
+    measured: bool = False
 
 
 class TransferPart(NamedTuple):
@@ -425,6 +426,7 @@ class TransferPart(NamedTuple):
 
     destination: Entity
     messages: message_pb2.MessageBatch
+    measured: bool = False
 
 
 class SettlePart(NamedTuple):
@@ -522,10 +524,12 @@ def _add(request: partition_pb2.TransactRequest, part: Part) -> None:
     if isinstance(part, SendPart):
         # Given to a constructor it would be serialised and parsed.
         made.send.batch.CopyFrom(part.messages)
+        made.send.measured = part.measured
         return
     if isinstance(part, TransferPart):
         made.transfer.destination.CopyFrom(_reference(part.destination))
         made.transfer.batch.CopyFrom(part.messages)
+        made.transfer.measured = part.measured
         return
     if isinstance(part, CancelPart):
         made.cancel.sequence_numbers.extend(part.sequence_numbers)

@@ -122,7 +122,8 @@ def _append(turn: Turn, target: MessageQueue, batch: Batch) -> dict[int, BusErro
     entity, now = target.entity, turn.now
     target.used(now.wall_ms, now.mono_ms)
     ref = EntityRef(entity.uid, entity.generation)
-    command = Append(None, ref, batch, [1] * len(batch.payloads))
+    # What the source accepted may have been converted, and changed by rules.
+    command = Append(None, ref, batch, [1] * len(batch.payloads), measured=True)
     return dict(publish.appender(turn, target).run(command).failures)
 
 

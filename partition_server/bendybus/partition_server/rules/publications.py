@@ -233,7 +233,7 @@ def _store_fenced(
         frame.begin_again()
         return None
     turn.stage.touch(topic)
-    mark, publisher = turn.mark(), Publisher(turn, topic)
+    mark, publisher = turn.mark(), Publisher(turn, topic, fresh)
     for group, (span, each) in enumerate(zip(units, matched, strict=True)):
         publisher.append_matched(fresh.batch, group, span, each)
     return fenced_send.move_fence(turn, command, topic, mark, publisher.outcome())
@@ -252,7 +252,7 @@ def _match(
     have met all of them.
     """
     generation = topic.slot, turn.partition.topics.of(topic.entity).version
-    publisher, matchings = Publisher(turn, topic), frame.matchings
+    publisher, matchings = Publisher(turn, topic, begun.fresh), frame.matchings
     matchings.begin()
     matched: list[Matched] = []
     for group in range(begun.done, len(units)):
@@ -278,7 +278,7 @@ def _store(
 ) -> Begun:
     """Store the groups that have met the rules; return how far the frame is then."""
     turn.stage.touch(topic)
-    publisher = Publisher(turn, topic)
+    publisher = Publisher(turn, topic, begun.fresh)
     fresh, first = begun.fresh, begun.done
     for group, (span, matched) in enumerate(zip(units, met, strict=True), first):
         publisher.append_matched(fresh.batch, group, span, matched)

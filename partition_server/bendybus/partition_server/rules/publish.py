@@ -32,7 +32,7 @@ from bendybus.partition_server.rules import room
 from bendybus.partition_server.rules.send import Appender
 from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.batch import Batch
-from bendybus.partition_server.state.commands import Now
+from bendybus.partition_server.state.commands import Append, Now
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import check_numbers
@@ -371,8 +371,9 @@ def appender(turn: Turn, queue: MessageQueue) -> Appender:
 class Publisher(Appender):
     """Publishes one command's groups to one topic."""
 
-    def __init__(self, turn: Turn, queue: MessageQueue) -> None:
+    def __init__(self, turn: Turn, queue: MessageQueue, command: Append | None = None) -> None:
         super().__init__(turn, queue)
+        self.measured = command is not None and command.measured
         # Of each group; `in_transaction`: of all groups together.
         self.copies_left = limits.PUBLISHED_COPIES_MAX
         self.in_transaction = False

@@ -129,6 +129,8 @@ class Appender:
         self._history: duplicates.KeyHistory | None = None
         if entity.description.requires_duplicate_detection:
             self._history = duplicates.KeyHistory(turn, queue)
+        # As of the command.
+        self.measured = False
         self._numbers: list[int] = []
         self._duplicates: list[bool] = []
         self._failures: list[tuple[int, BusError]] = []
@@ -137,6 +139,7 @@ class Appender:
         """Append what can be and return the outcome."""
         batch, sizes = command.batch, command.group_sizes or (len(command.batch.payloads),)
         check_shape(batch, sizes)
+        self.measured = command.measured
         if self._history is None and self._all_fit(batch, sizes):
             self._append(batch, 0, len(batch.payloads))
             return Appended(self._numbers)
@@ -158,12 +161,21 @@ class Appender:
         total = sum(contents)
         if not bounds.messages_fit(*_columns_of(batch)):
             return False
-        if max(contents) > self._entity.message_bytes_max(self._tier):
+        largest, most = self._limits()
+        if max(contents) > largest:
             return False
         overhead = (ROW_BYTES + 3 * limits.KEY_CHARS_MAX * 4) * len(contents)
         if total + overhead + _carried_bytes(batch, 0, None) > self._room:
             return False
-        return len(sizes) == len(contents) or total <= limits.batch_bytes_max(self._tier)
+        return len(sizes) == len(contents) or total <= most
+
+    def _limits(self) -> tuple[int, int]:
+        """Return how many bytes a message may have, and a group."""
+        largest = self._entity.message_bytes_max(self._tier)
+        most = limits.batch_bytes_max(self._tier)
+        if self.measured:
+            return limits.converted_bytes_max(largest), limits.converted_bytes_max(most)
+        return largest, most
 
     # Group by group.
 
@@ -189,7 +201,7 @@ class Appender:
     def _check_group(self, batch: Batch, start: int, end: int) -> int:
         if self._entity.description.requires_session:
             _check_sessions(self._entity, batch, start, end)
-        largest = self._entity.message_bytes_max(self._tier)
+        largest, most = self._limits()
         texts = _columns_of(batch, start, end)
         if not bounds.messages_fit(*texts):
             raise next(error for _, error in bounds.message_faults(*texts))
@@ -198,7 +210,6 @@ class Appender:
             if size > largest:
                 raise self._too_large("message", size, largest)
             content += size
-        most = limits.batch_bytes_max(self._tier)
         if end - start > 1 and content > most:
             raise self._too_large("batch", content, most)
         content += _carried_bytes(batch, start, end)

@@ -45,7 +45,7 @@ def transfer(turn: Turn, via: MessageQueue, part: Transfer) -> None:
     send.check_shape(part.batch, part.group_sizes)
     _check_keys(part.batch)
     queue = _queue(turn, via, destination)
-    command = Append(None, part.destination, part.batch, part.group_sizes)
+    command = Append(None, part.destination, part.batch, part.group_sizes, measured=part.measured)
     size_bytes = part.batch.content_bytes()
     outcome = _TransferAppender(turn, queue, destination, size_bytes).run(command)
     if outcome.failures:

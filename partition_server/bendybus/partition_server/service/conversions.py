@@ -201,13 +201,15 @@ def _transact_parts(
         kind = part.WhichOneof("kind")
         if kind == "send":
             batch = batch_from_proto(part.send.batch)
-            yield commands.Append(None, entity, batch, list(part.send.group_sizes))
+            sizes, measured = list(part.send.group_sizes), part.send.measured
+            yield commands.Append(None, entity, batch, sizes, measured=measured)
         elif kind == "settle":
             yield _transact_settle(part.settle, entity)
         elif kind == "transfer":
             batch = batch_from_proto(part.transfer.batch)
             destination = entity_ref(part.transfer.destination)
-            yield commands.Transfer(destination, batch, list(part.transfer.group_sizes))
+            sizes, measured = list(part.transfer.group_sizes), part.transfer.measured
+            yield commands.Transfer(destination, batch, sizes, measured)
         elif kind == "cancel":
             numbers = part.cancel.sequence_numbers
             yield commands.CancelPart([sequence_number.counter_of(n) for n in numbers])

@@ -217,6 +217,7 @@ def send_command(request: partition_pb2.SendFramesRequest, reply: SendReply) -> 
         request.spans,
         request.age_ms,
         request.deadline_monotonic_ms,
+        request.measured,
     )
 
 

@@ -61,6 +61,8 @@ class Append:
     age_ms: int = 0
     # On this partition's monotonic clock; 0: none.
     deadline_mono_ms: int = 0
+    # Its sizes were compared with the limits before it was converted to the contract.
+    measured: bool = False
 
 
 class Transfer(NamedTuple):
@@ -69,6 +71,7 @@ class Transfer(NamedTuple):
     destination: EntityRef
     batch: Batch
     group_sizes: Sequence[int] = ()
+    measured: bool = False
 
 
 class CancelPart(NamedTuple):

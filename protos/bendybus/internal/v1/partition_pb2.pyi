@@ -36,7 +36,7 @@ class EntityRef(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., dead_letter: bool = ..., sub_queue: _Optional[_Union[SubQueue, str]] = ...) -> None: ...
 
 class SendFramesRequest(_message.Message):
-    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "producer_lane", "spans", "age_ms", "deadline_monotonic_ms")
+    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "producer_lane", "spans", "age_ms", "deadline_monotonic_ms", "measured")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,7 @@ class SendFramesRequest(_message.Message):
     SPANS_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
     partition: int
     frame_id: int
     entity: EntityRef
@@ -59,7 +60,8 @@ class SendFramesRequest(_message.Message):
     spans: _containers.RepeatedScalarFieldContainer[int]
     age_ms: int
     deadline_monotonic_ms: int
-    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., producer_lane: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
+    measured: bool
+    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., producer_lane: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ..., measured: bool = ...) -> None: ...
 
 class SendFramesResponse(_message.Message):
     __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving")
@@ -116,22 +118,26 @@ class TransactionPart(_message.Message):
     def __init__(self, send: _Optional[_Union[TransactionSend, _Mapping]] = ..., settle: _Optional[_Union[TransactionSettle, _Mapping]] = ..., transfer: _Optional[_Union[TransactionTransfer, _Mapping]] = ..., cancel: _Optional[_Union[TransactionCancel, _Mapping]] = ..., state: _Optional[_Union[TransactionState, _Mapping]] = ...) -> None: ...
 
 class TransactionSend(_message.Message):
-    __slots__ = ("batch", "group_sizes")
+    __slots__ = ("batch", "group_sizes", "measured")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
     batch: _message_pb2.MessageBatch
     group_sizes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+    measured: bool
+    def __init__(self, batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., measured: bool = ...) -> None: ...
 
 class TransactionTransfer(_message.Message):
-    __slots__ = ("destination", "batch", "group_sizes")
+    __slots__ = ("destination", "batch", "group_sizes", "measured")
     DESTINATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
     destination: EntityRef
     batch: _message_pb2.MessageBatch
     group_sizes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, destination: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+    measured: bool
+    def __init__(self, destination: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., measured: bool = ...) -> None: ...
 
 class TransactionSettle(_message.Message):
     __slots__ = ("disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "session_token")

@@ -28,7 +28,7 @@ from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
 from bendybus.frontend.listeners.amqp.management import ManagementLink
 from bendybus.frontend.listeners.amqp.receiving import MESSAGE_BYTES_MAX, ReceivingLink
 from bendybus.frontend.listeners.amqp.request_links import REQUEST_BYTES_MAX, ReplyLink, RequestLink
-from bendybus.frontend.listeners.amqp.sending import SendingLink
+from bendybus.frontend.listeners.amqp.sending import ENVELOPE_BYTES, SendingLink
 from bendybus.frontend.listeners.amqp.session_receiving import SESSION_FILTER, SessionReceivingLink
 from bendybus.frontend.security.authenticator import Operation
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # A symbol, as all names of link properties: the SDK for .NET finds nothing under a string.
 _BATCH_SIZE: Final = Symbol("com.microsoft:max-message-batch-size")
 _COPY: Final = "copy"
+_SHARED: Final = "shared"
 
 
 def attach(connection: "ClientConnection", link: Link, asked: Attach) -> Error | None:
@@ -50,6 +51,7 @@ def attach(connection: "ClientConnection", link: Link, asked: Attach) -> Error |
         terminus = asked.target if isinstance(link, IncomingLink) else asked.source
         if not isinstance(terminus, (Source, Target)):
             raise errors.InvalidArgument("address", "the link must have a source and a target.")
+        _check_terminus(terminus)
         address = addresses.parse(terminus.address)
         text, path = address.text, address.path
         if address.node is Node.MANAGEMENT:
@@ -104,9 +106,10 @@ def _attach_sender(connection: "ClientConnection", link: IncomingLink, path: str
     for each in connection.coordinators:
         each.attached(link, entity)
     connection.expect(most)
-    made = SendingLink(connection, link, path, name, message_bytes)
+    made = SendingLink(connection, link, path, name, (message_bytes, batch_bytes))
     link.context = made
     link.accept(max_message_size=most, properties={_BATCH_SIZE: batch_bytes})
+    link.max_message_size += ENVELOPE_BYTES
     made.begin()
 
 
@@ -144,6 +147,20 @@ def _attach_receiver(connection: "ClientConnection", link: OutgoingLink, path: s
     made.begin(receiver)
 
 
+def _check_terminus(terminus: Source | Target) -> None:
+    """Raise InvalidOperation for what JMS asks for and nothing here has an address for."""
+    if terminus.dynamic:
+        raise errors.InvalidOperation(
+            "temporary queues and topics (a dynamic address) cannot be created over AMQP. Create a "
+            "queue with an administration client; autoDeleteOnIdle deletes it when it is not used."
+        )
+    if terminus.address is None and isinstance(terminus, Target):
+        raise errors.InvalidOperation(
+            "a sender without an address, which sends each message to another destination, is not "
+            "supported. Create a sender or producer for each queue or topic."
+        )
+
+
 def _check_source(asked: Source, path: str) -> None:
     """Raise InvalidOperation for what would have to select or copy messages.
 
@@ -156,7 +173,14 @@ def _check_source(asked: Source, path: str) -> None:
                 f"the link to '{path}' contains invalid filter type {name!s:.80}: only "
                 f"{SESSION_FILTER} is applied, which locks a session for one receiver."
             )
-    if asked.distribution_mode == _COPY:
+    copies = asked.distribution_mode == _COPY
+    if (copies and asked.durable) or _SHARED in (asked.capabilities or ()):
+        raise errors.InvalidOperation(
+            f"{path!r}: durable and shared subscriptions of JMS are not created over AMQP. Create "
+            "a subscription with an administration client, and receive from the queue "
+            "TOPIC/Subscriptions/NAME."
+        )
+    if copies:
         raise errors.InvalidOperation(
             f"{path!r}: messages cannot be browsed on a link. Send com.microsoft:peek-message to "
             "its $management."

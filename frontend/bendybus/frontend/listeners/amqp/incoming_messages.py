@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from bendybus.amqp import sections, values
-from bendybus.amqp.errors import DecodeError, FieldError
+from bendybus.amqp.errors import DecodeError, FieldError, TooManyError
 from bendybus.amqp.sections import Header, Map, Properties
 from bendybus.amqp.values import Symbol
 from bendybus.domain import bounds, limits, message_format
@@ -61,8 +61,14 @@ class Columns:
         if message_format != sections.BATCH_FORMAT:
             self.add(payload)
             return 1
+        most = limits.FRAME_MESSAGES_MAX
         try:
-            payloads = sections.batched(payload)
+            payloads = sections.batched(payload, most)
+        except TooManyError:
+            raise MessageSizeExceeded(
+                f"a batch has at most {most} messages. Send less at a time.",
+                metadata={"limit": str(most)},
+            ) from None
         except DecodeError as error:
             raise _undecodable(error) from None
         batch = Columns()
@@ -121,6 +127,14 @@ def changed_properties(entries: Map | None) -> columns.Properties:
             )
         amqp_values.fill(made.entries[str(key)], value, 0)
     return made
+
+
+def dead_letter_text(given: object) -> str:
+    """Return a dead letter's reason or description, cut to what one may have.
+
+    Not refused: the SDK for Java takes a refusal for success, and the message comes again.
+    """
+    return str(given or "")[: limits.DEAD_LETTER_TEXT_CHARS_MAX]
 
 
 class _Row(NamedTuple):

@@ -239,8 +239,8 @@ def _disposition(link: ManagementLink, fields: Fields) -> SettleRequest:
         disposition,
         _tokens(fields),
         incoming_messages.changed_properties(changes) if changes else None,
-        fields.optional("deadletter-reason", str) or "",
-        fields.optional("deadletter-description", str) or "",
+        incoming_messages.dead_letter_text(fields.optional("deadletter-reason", str)),
+        incoming_messages.dead_letter_text(fields.optional("deadletter-description", str)),
         session_token=link.token_of(fields),
     )
 
@@ -319,17 +319,27 @@ def _payloads(batches: Iterable[columns.DeliveredBatch]) -> list[bytes]:
     return [each.encode(index) for each in deliveries for index in range(len(each))]
 
 
-def _messages(fields: Fields) -> Columns:
-    messages = Columns()
+def _messages(link: ManagementLink, fields: Fields) -> Columns:
+    """Return the messages of a request. Raises MessageSizeExceeded for one that is too large."""
+    messages, entity = Columns(), request_values.entity(link.path)
+    most, _ = link.connection.front_end.send_limits(entity)
     for entry in fields.listed("messages", dict):
-        messages.add(Fields(entry).required("message", bytes))
+        payload = Fields(entry).required("message", bytes)
+        if len(payload) > most:
+            raise errors.MessageSizeExceeded(
+                f"{entity!r}: a message of {len(payload)} bytes is larger than the {most} allowed.",
+                metadata={"entity": entity, "limit": str(most)},
+            )
+        messages.add(payload)
     return messages
 
 
 async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
     name, sub_queue = request_values.entity_and_sub_queue(link.path)
     outcome = await link.connection.repeated_sends.send(
-        SendRequest(name, sub_queue, _messages(fields).batch(link.connection.new_id)),
+        SendRequest(
+            name, sub_queue, _messages(link, fields).batch(link.connection.new_id), measured=True
+        ),
         client=link.connection.client,
     )
     for error in outcome.failures.values():
@@ -338,10 +348,10 @@ async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
 
 
 def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
-    messages = _messages(fields)
+    messages = _messages(link, fields)
     operation = Collected(
         *request_values.entity_and_sub_queue(link.path),
-        SendPart(messages.batch(link.connection.new_id)),
+        SendPart(messages.batch(link.connection.new_id), measured=True),
     )
     # Sequence numbers are assigned at the commit.
     return operation, {"sequence-numbers": Array(values.LONG, [0] * len(messages))}

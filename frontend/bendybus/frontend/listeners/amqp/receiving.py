@@ -325,8 +325,8 @@ def _dead_letter(state: Rejected, tokens: bytes) -> SettleRequest:
         Disposition.DEAD_LETTER,
         tokens,
         _changes(info),
-        str(reason or ""),
-        str(description or ""),
+        incoming_messages.dead_letter_text(reason),
+        incoming_messages.dead_letter_text(description),
     )
 
 
