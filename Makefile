@@ -113,7 +113,7 @@ $(VENV)/.programs-installed: $(VENV)/.installed requirements/programs.txt
 	@touch $@
 
 .PHONY: sdks
-sdks: $(VENV)/.programs-installed ## Run official SDKs, Qpid JMS, Celery and Dapr on a bus (needs npm, Go 1.23, a JDK, mvn; network)
+sdks: $(VENV)/.programs-installed ## Run official SDKs, Qpid JMS, Celery and Dapr on a bus (needs npm, Go 1.23, a JDK, mvn, .NET 10; network)
 	@$(PY) -m pytest -q tests/sdks tests/programs $(ARGS)
 
 .PHONY: sdk-tokens

@@ -24,6 +24,7 @@ PARSED: Final[dict[str, str | dict[str, str]]] = {
     "docs/how-to/troubleshoot-on-kubernetes.md": CLUSTER,
     "docs/how-to/upgrade.md": CLUSTER,
     "docs/how-to/use-a-bus-on-a-cluster.md": CLUSTER,
+    "docs/how-to/use-the-azure-sdk-for-dotnet.md": SDKS,
     "docs/how-to/use-the-azure-sdk-for-go.md": SDKS,
     "docs/how-to/use-the-azure-sdk-for-java.md": SDKS,
     "docs/how-to/use-the-azure-sdk-for-javascript.md": SDKS,

@@ -7,6 +7,7 @@ else from ../shared/dotnet; its README lists the operations.
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Mapping
@@ -22,6 +23,12 @@ ANSWER_S: Final = 180.0
 def tools() -> Path:
     """Return the folder that holds the commands `dotnet` and `driver`."""
     return Path(os.environ.get("BENDYBUS_DOTNET") or REPOSITORY.parent / "shared/dotnet").resolve()
+
+
+def dotnet() -> str | None:
+    """Return the command `dotnet`: the machine's own, else that of the tools; None: neither."""
+    own = shutil.which("dotnet", path=str(tools()))
+    return shutil.which("dotnet") or own
 
 
 class SdkError(Exception):
@@ -43,7 +50,6 @@ class Driver:
 
     def __init__(self, **environment: str) -> None:
         program = tools() / "driver"
-        assert program.exists(), f"{program} does not exist: see CONTRIBUTING.md, BENDYBUS_DOTNET"
         self._process = subprocess.Popen(
             [program],
             stdin=subprocess.PIPE,

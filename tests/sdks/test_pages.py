@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.sdks.dotnet_driver import dotnet
 from tests.sdks.programs import FOLDER, PROGRAMS, Program
 from tests.sdks.test_operations import ENDS_S
 
@@ -38,6 +39,37 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         finally:
             process.terminate()
             process.wait(30)
+
+
+PROJECT: Final = """\
+<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup>
+    <OutputType>Exe</OutputType>
+    <TargetFramework>net10.0</TargetFramework>
+    <ImplicitUsings>enable</ImplicitUsings>
+    <Nullable>enable</Nullable>
+  </PropertyGroup>
+  <ItemGroup>
+    <PackageReference Include="Azure.Messaging.ServiceBus" Version="[7.21.0]" />
+  </ItemGroup>
+</Project>
+"""
+
+
+@pytest.mark.skipif(dotnet() is None, reason="NOT RUN: there is no dotnet")
+def test_the_program_of_the_page_for_dotnet_runs(bus: dict[str, Any], tmp_path: Path) -> None:
+    text = program_of("use-the-azure-sdk-for-dotnet.md", "csharp")
+    (tmp_path / "Program.cs").write_text(text, encoding="utf-8")
+    (tmp_path / "orders.csproj").write_text(PROJECT, encoding="utf-8")
+    environment = {**os.environ, "SERVICEBUS_CONNECTION_STRING": bus["amqp_connection_string"]}
+
+    done = subprocess.run(
+        [dotnet() or "", "run", "--project", str(tmp_path)], env=environment, capture_output=True,
+        text=True, timeout=ENDS_S, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr[-3_000:] + done.stdout[-3_000:]
+    assert done.stdout.splitlines()[-3:] == ["order 1", "order 2", "left: 0"]
 
 
 def program_of(page: str, language: str) -> str:
