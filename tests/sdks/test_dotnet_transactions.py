@@ -228,3 +228,46 @@ def test_across_entities_a_second_receiver_is_refused(dotnet: DotnetBus) -> None
 
     assert first["body"] == "one"
     assert refused.value.kind == "InvalidOperationException"
+
+
+@pytest.mark.requirement("R569")
+def test_a_transaction_across_partitioned_entities_has_a_key_for_its_way(
+    dotnet: DotnetBus,
+) -> None:
+    """As CrossEntityTransactionReceivesFirst with partitions: only TransactionPartitionKey is set."""
+    client, call = dotnet.client(crossEntity=True), dotnet.driver.call
+    first, second, third = (dotnet.queue(enable_partitioning=True) for _ in range(3))
+    key = {"transactionPartitionKey": "key"}
+    call("send", sender=dotnet.client().sender(first), message={"body": "one", **key})
+    receiver = client.receiver(first)
+    message, scope = take(dotnet, receiver), Scope(dotnet)
+
+    scope.call("complete", receiver=receiver, handle=message["handle"])
+    scope.call("send", sender=client.sender(second), message={"body": "two", **key})
+    scope.call("send", sender=client.sender(third), message={"body": "three", **key})
+    scope.commit()
+
+    other = dotnet.client()
+    assert take(dotnet, other.receiver(second), 20)["body"] == "two"
+    assert take(dotnet, other.receiver(third), 20)["body"] == "three"
+    assert bodies_in(dotnet, other, first) == []
+
+
+@pytest.mark.requirement("R569")
+def test_messages_with_one_key_for_their_way_have_keys_of_their_own(dotnet: DotnetBus) -> None:
+    client, call = dotnet.client(crossEntity=True), dotnet.driver.call
+    first, second, third = (dotnet.queue(enable_partitioning=True) for _ in range(3))
+    call("send", sender=dotnet.client().sender(first), message={"body": "one"})
+    receiver = client.receiver(first)
+    message, scope = take(dotnet, receiver), Scope(dotnet)
+    via = {"transactionPartitionKey": "way"}
+
+    scope.call("complete", receiver=receiver, handle=message["handle"])
+    for queue, own in ((second, "a"), (third, "b")):
+        sent = {"body": own, "partitionKey": own, **via}
+        scope.call("send", sender=client.sender(queue), message=sent)
+    scope.commit()
+
+    other = dotnet.client()
+    found = [take(dotnet, other.receiver(queue), 20) for queue in (second, third)]
+    assert [each["partitionKey"] for each in found] == ["a", "b"]

@@ -169,7 +169,7 @@ def _led(
     facts, again = _Facts(entity), []
     for each in taken:
         if isinstance(each.part, TransferPart):
-            each = replace(each, part=SendPart(each.part.messages, each.part.measured))
+            each = replace(each, part=SendPart(*each.part[1:]))
         facts, part = _with(facts, each, directory)
         again.append(replace(each, part=part))
     return facts, again
@@ -191,8 +191,8 @@ def _with(facts: _Facts, operation: Operation, directory: Directory) -> tuple[_F
             facts = _with_send(facts, entity, part.messages)
         else:
             transactions.check_transfers(via, entity)
-            facts = _with_messages(facts, entity, part.messages)
-            part = TransferPart(entity, part.messages, part.measured)
+            facts = _with_messages(facts, entity, part.messages, part.via_keys)
+            part = TransferPart(entity, *part)
     elif not isinstance(part, TransferPart):
         transactions.check_settles(via, entity)
         facts = _with_bound(facts, entity, part)
@@ -212,7 +212,9 @@ def _check_target(entity: Entity, sub_queue: SubQueue) -> None:
         raise lifecycle.refuse_sends(entity.name, entity.kind)
 
 
-def _with_messages(facts: _Facts, entity: Entity, messages: columns.MessageBatch) -> _Facts:
+def _with_messages(
+    facts: _Facts, entity: Entity, messages: columns.MessageBatch, via_keys: Sequence[str] = ()
+) -> _Facts:
     """Add messages that are sent to an entity, whichever it is. Raises what refuses them."""
     for fault in columns.faults(messages).values():
         raise fault
@@ -222,8 +224,10 @@ def _with_messages(facts: _Facts, entity: Entity, messages: columns.MessageBatch
     if entity.description.requires_session and not columns.all_in_sessions(messages):
         raise message_access.missing_session(entity)
     # Checked also on a plain entity: what contradicts itself is refused whatever it is sent to.
-    effective = set(routing.effective_keys(entity, columns.keys(messages)))
-    keys = facts.keys | effective if entity.partitioned else facts.keys
+    effective = routing.effective_keys(entity, columns.keys(messages))
+    if via_keys:
+        effective = [via or key for via, key in zip(via_keys, effective, strict=True)]
+    keys = facts.keys | set(effective) if entity.partitioned else facts.keys
     transactions.check_keys(entity, keys)
     return replace(
         facts,

@@ -415,10 +415,14 @@ async def count_sessions(
 
 
 class SendPart(NamedTuple):
-    """Messages that are sent as one unit. `measured`: as in a request of sends."""
+    """Messages that are sent as one unit. `measured`: as in a request of sends.
+
+    `via_keys`: where they go through another entity, the key of each for that; empty: their own.
+    """
 
     messages: message_pb2.MessageBatch
     measured: bool = False
+    via_keys: Sequence[str] = ()
 
 
 class TransferPart(NamedTuple):
@@ -427,6 +431,7 @@ class TransferPart(NamedTuple):
     destination: Entity
     messages: message_pb2.MessageBatch
     measured: bool = False
+    via_keys: Sequence[str] = ()
 
 
 class SettlePart(NamedTuple):

@@ -11,6 +11,8 @@ PARTITION_ID: Final = "x-opt-partition-id"
 MESSAGE_STATE: Final = "x-opt-message-state"
 DEAD_LETTER_SOURCE: Final = "x-opt-deadletter-source"
 PARTITION_KEY: Final = "x-opt-partition-key"
+# Of a message in a transaction: chooses the partition through which it goes to its entity.
+VIA_PARTITION_KEY: Final = "x-opt-via-partition-key"
 SCHEDULED_ENQUEUE_TIME: Final = "x-opt-scheduled-enqueue-time"
 
 # Set by the bus only: dropped from what clients send, also if they send on a received message.

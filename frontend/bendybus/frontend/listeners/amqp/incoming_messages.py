@@ -129,6 +129,31 @@ def changed_properties(entries: Map | None) -> columns.Properties:
     return made
 
 
+def via_keys(batch: columns.MessageBatch) -> list[str]:
+    """Return the key of each message for the partition through which a transaction sends it.
+
+    "" is none. A message without a key of its own gets it as its partition key, too: so messages
+    with one of these keys stay together and in order on their way.
+    """
+    heads = map(message_pb2.Message.FromString, batch.heads)
+    name = annotations.VIA_PARTITION_KEY
+    found = [
+        head.annotations[name].string_value if name in head.annotations else "" for head in heads
+    ]
+    if not any(found):
+        return []
+    count = len(batch.messages)
+    keys = list(batch.partition_keys) or [""] * count
+    sessions = list(batch.session_present) or [bool(batch.session_ids)] * count
+    keys = [
+        key or ("" if in_session else via)
+        for key, via, in_session in zip(keys, found, sessions, strict=True)
+    ]
+    if any(keys):
+        batch.partition_keys[:] = keys
+    return found
+
+
 def dead_letter_text(given: object) -> str:
     """Return a dead letter's reason or description, cut to what one may have.
 

@@ -349,10 +349,9 @@ async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
 
 def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     messages = _messages(link, fields)
-    operation = Collected(
-        *request_values.entity_and_sub_queue(link.path),
-        SendPart(messages.batch(link.connection.new_id), measured=True),
-    )
+    batch = messages.batch(link.connection.new_id)
+    part = SendPart(batch, True, incoming_messages.via_keys(batch))
+    operation = Collected(*request_values.entity_and_sub_queue(link.path), part)
     # Sequence numbers are assigned at the commit.
     return operation, {"sequence-numbers": Array(values.LONG, [0] * len(messages))}
 

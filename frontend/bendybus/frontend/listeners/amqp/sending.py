@@ -16,7 +16,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.send import SendOutcome, SendRequest
 from bendybus.frontend.core.transact import Operation
-from bendybus.frontend.listeners.amqp import conditions, coordinator
+from bendybus.frontend.listeners.amqp import conditions, coordinator, incoming_messages
 from bendybus.frontend.listeners.amqp.incoming_messages import Columns
 from bendybus.frontend.security import authenticator
 from bendybus.frontend.upstreams.unary_calls import SendPart
@@ -133,11 +133,9 @@ class SendingLink:
         try:
             messages = Columns()
             self._add(event, messages)
-            operation = Operation(
-                self._entity,
-                SubQueue.MAIN,
-                SendPart(messages.batch(self._connection.new_id), measured=True),
-            )
+            batch = messages.batch(self._connection.new_id)
+            part = SendPart(batch, True, incoming_messages.via_keys(batch))
+            operation = Operation(self._entity, SubQueue.MAIN, part)
             coordinator.collect(self._connection.coordinators, state, operation, self._link)
         except BusError as error:
             self._connection.front_end.metrics.refused(self._path, error)
