@@ -114,7 +114,7 @@ ACTIONS: Final[dict[str, dict[str, Any]]] = {
         DESCRIPTION: None,
         "Reason": "Bad",
     },
-    "SET DeadLetterReason = 5": {REASON: 5},
+    "SET DeadLetterReason = 5": {REASON: "5"},
     "SET Color = 'green'; REMOVE n": {"Color": "green", "n": None},
     "SET Color = Color + '!'": {"Color": "blue!"},
     "SET a = sys.EnqueuedSequenceNumber": {"a": 1},

@@ -6,6 +6,7 @@
 An action changes the head and the key columns; the body stays as it is, byte for byte.
 """
 
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -230,9 +231,21 @@ def _like(replaced: Value, value: FilterValue) -> Value:
             return _made(field, value)
         if field in ("float_value", "double_value"):
             return _made(field, float(value))
-    if type(value) is str and field == "symbol_value":
+    if type(value) is float and field == "float_value" and _is_single(value):
+        return Value(float_value=value)
+    if type(value) is str and field == "symbol_value" and value.isascii():
         return Value(symbol_value=value)
+    if type(value) is str and field == "char_value" and len(value) == 1:
+        return Value(char_value=ord(value))
     return to_value(value)
+
+
+def _is_single(value: float) -> bool:
+    """Whether a float of 32 bits has the same value, or one as close as it was written."""
+    try:
+        return bool(_SINGLE.unpack(_SINGLE.pack(value))[0] == value)
+    except OverflowError:
+        return False
 
 
 def _made(field: str, value: object) -> Value:
@@ -287,6 +300,7 @@ _TEXT_COLUMNS: Final[Mapping[str, str]] = {
     "dead_letter_reason": delivered_properties.REASON,
     "dead_letter_error_description": delivered_properties.DESCRIPTION,
 }
+_SINGLE: Final = struct.Struct("f")
 _CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "char_value": _char,
     "timestamp_ms_value": Timestamp,
