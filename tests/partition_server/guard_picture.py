@@ -17,7 +17,7 @@ from tests.partition_server.memory_store import MemoryStore
 
 # What has no meaning of its own, see `NOT_UNDONE`, or is checked by `amiss`.
 _IGNORED: Final = {
-    "store", "clock", "clock_ms", "new_id", "serve_budget", "_budget", "faults",
+    "store", "clock", "clock_ms", "new_id", "handles_use", "serve_budget", "_budget", "faults",
     "lock_generation", "generation", "generations", "last_used_mono_ms", "accessed_at_ms", "boot",
     "lock_ends", "noted", "ends", "ready", "sessions", "number", "by_number",
     "_forgotten", "_before", "_reserved", "forward_link", "fail_next", "held_most", "settler_id",

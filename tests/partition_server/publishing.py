@@ -51,10 +51,10 @@ def ref(driver: Driver, name: str, *, dead_letter: bool = False) -> EntityRef:
     return driver.ref(f"news/Subscriptions/{name}", dead_letter=dead_letter)
 
 
-def rows(driver: Driver, name: str, *, dead_letter: bool = False) -> list[Row]:
-    """Return what is in a subscription of `news`."""
-    of = ref(driver, name, dead_letter=dead_letter)
-    [peeked] = driver.run(Peek("t", of, 0, 1_000, 1 << 30))
+def rows(driver: Driver, name: str, *, dead_letter: bool = False, of: str = "news") -> list[Row]:
+    """Return what is in a subscription of a topic."""
+    within = driver.ref(f"{of}/Subscriptions/{name}", dead_letter=dead_letter)
+    [peeked] = driver.run(Peek("t", within, 0, 1_000, 1 << 30))
     assert isinstance(peeked, Peeked), peeked
     return list(peeked.delivery.rows)
 

@@ -34,6 +34,16 @@ def test_export_decodes_messages(
     assert dead["dead_letter_reason"] == "Bad"
 
 
+@pytest.mark.requirement("R521")
+def test_export_shows_the_properties_that_a_receiver_would_get(
+    busy: Driver, store: SqliteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("export", store.path, "--entity", "ORDERS") == 0
+
+    [dead] = [line for line in lines_of(capsys) if line.get("sub_queue")]
+    assert dead["application_properties"] == {"DeadLetterReason": "Bad"}
+
+
 def test_export_keeps_what_it_cannot_decode(
     store: SqliteStore, capsys: pytest.CaptureFixture[str]
 ) -> None:

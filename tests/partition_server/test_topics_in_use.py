@@ -79,7 +79,7 @@ def test_a_topic_is_idle_only_when_its_subscriptions_are(news: Driver) -> None:
     news.advance(1_000)
     within = state.queues.of("uid-news/Subscriptions/a", SubQueue.MAIN)
     assert within is not None
-    within.used(news.wall_ms, news.mono_ms)
+    within.used(news.now)
     fence = FenceIdle("t", "uid-news", known(news, "news").generation, 500)
 
     assert news.run(fence) == [False]

@@ -234,7 +234,7 @@ def test_across_entities_a_second_receiver_is_refused(dotnet: DotnetBus) -> None
 def test_a_transaction_across_partitioned_entities_has_a_key_for_its_way(
     dotnet: DotnetBus,
 ) -> None:
-    """As CrossEntityTransactionReceivesFirst with partitions: only TransactionPartitionKey is set."""
+    """As CrossEntityTransactionReceivesFirst with partitions: no message has a partition key."""
     client, call = dotnet.client(crossEntity=True), dotnet.driver.call
     first, second, third = (dotnet.queue(enable_partitioning=True) for _ in range(3))
     key = {"transactionPartitionKey": "key"}

@@ -115,6 +115,25 @@ def test_properties_that_were_changed_later_win() -> None:
     assert dict(found.column("properties")[0] or ()) == {"a": "new", "b": "kept"}
 
 
+@pytest.mark.requirement("R521")
+def test_properties_are_those_that_a_receiver_would_get() -> None:
+    changed = ValueMap(entries={"a": Value(string_value="new")}).SerializeToString()
+    message = ServiceBusMessage("x", application_properties={"a": "old", "DeadLetterReason": "own"})
+
+    found = page(
+        message,
+        ServiceBusMessage("y"),
+        changed_properties=[changed, b""],
+        dead_letter_reasons=["Bad", ""],
+        dead_letter_error_descriptions=["", "why"],
+    )
+
+    assert [dict(each or ()) for each in found.column("properties")] == [
+        {"a": "new", "DeadLetterReason": "Bad"},
+        {"DeadLetterErrorDescription": "why"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("body", "shown"),
     [

@@ -6,6 +6,7 @@
 An action changes the head and the key columns; the body stays as it is, byte for byte.
 """
 
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -20,6 +21,7 @@ from bendybus.domain.filters.values import Value as FilterValue
 from bendybus.domain.filters.view import Changes
 from bendybus.v1 import message_pb2
 from bendybus.v1.message_pb2 import Value
+from bendybus.wire import delivered_properties
 
 
 class Parts(NamedTuple):
@@ -39,6 +41,8 @@ class Parts(NamedTuple):
     sequence_number: int = 0
     enqueued_sequence_number: int = 0
     delivery_count: int = 0
+    dead_letter_reason: str | None = None
+    dead_letter_error_description: str | None = None
     dead_letter_source: str | None = None
     # A serialised ValueMap: properties that win over those of the head.
     changed_properties: bytes | None = None
@@ -59,18 +63,15 @@ class View:
         """Raise InvalidArgument if the message cannot be decoded, also where no filter reads it."""
         self._decoded()
         if self._parts.changed_properties:
-            _changed_properties(self._parts)
+            _merged(message_pb2.Message(), self._parts)
 
     @property
     def user(self) -> Mapping[str, FilterValue]:
         """Application properties by folded name."""
         found = self._user
         if found is None:
-            entries = self._decoded().application_properties.items()
+            entries = _merged(self._decoded(), self._parts).items()
             given = {name: from_value(entry) for name, entry in entries}
-            if self._parts.changed_properties:
-                changes = _changed_properties(self._parts).entries.items()
-                given.update((name, from_value(entry)) for name, entry in changes)
             found = self._user = values.folded(given)
         return found
 
@@ -97,14 +98,14 @@ def changed(parts: Parts, changes: Changes) -> Parts:
     head.CopyFrom(_decoded_head(parts))
     if parts.format == message_format.WHOLE:
         payload = _without_body(head)
-    if parts.changed_properties:
-        for name, value in _changed_properties(parts).entries.items():
-            head.application_properties[name].CopyFrom(value)
+    for name, value in _merged(head, parts).items():
+        head.application_properties[name].CopyFrom(value)
     for folded, change in changes.user.items():
         _change(head.application_properties, folded, change)
     for name, text in changes.system.items():
         if name in _IN_HEAD:
             setattr(head, _IN_HEAD[name], text or "")
+    texts = _dead_letter_texts(head, parts)
     encoded = head.SerializeToString()
     if len(encoded) > limits.HEADER_BYTES_MAX:
         raise FilterError(
@@ -121,6 +122,7 @@ def changed(parts: Parts, changes: Changes) -> Parts:
         format=message_format.SPLIT,
         head=encoded,
         changed_properties=None,
+        **texts,
         **columns,
     )
 
@@ -171,11 +173,30 @@ def merged_changes(before: bytes, changes: bytes) -> bytes:
         return both
 
 
-def _changed_properties(parts: Parts) -> message_pb2.ValueMap:
+def _merged(head: message_pb2.Message, parts: Parts) -> Mapping[str, Value]:
+    """Return the application properties as a receiver gets them."""
     try:
-        return message_pb2.ValueMap.FromString(parts.changed_properties or b"")
+        return delivered_properties.merged(
+            head.application_properties,
+            parts.changed_properties,
+            parts.dead_letter_reason,
+            parts.dead_letter_error_description,
+        )
     except DecodeError:
         raise InvalidArgument("changed_properties", "cannot be decoded.") from None
+
+
+def _dead_letter_texts(head: message_pb2.Message, parts: Parts) -> dict[str, Any]:
+    """Take what had columns of its own out of the properties of a copy, if it is still a text."""
+    found: dict[str, Any] = {}
+    for column, name in _TEXT_COLUMNS.items():
+        if not getattr(parts, column):
+            continue
+        value = head.application_properties.get(name)
+        found[column] = value.string_value if value is not None else None
+        if found[column]:
+            del head.application_properties[name]
+    return found
 
 
 def _without_body(whole: message_pb2.Message) -> bytes:
@@ -210,9 +231,21 @@ def _like(replaced: Value, value: FilterValue) -> Value:
             return _made(field, value)
         if field in ("float_value", "double_value"):
             return _made(field, float(value))
-    if type(value) is str and field == "symbol_value":
+    if type(value) is float and field == "float_value" and _is_single(value):
+        return Value(float_value=value)
+    if type(value) is str and field == "symbol_value" and value.isascii():
         return Value(symbol_value=value)
+    if type(value) is str and field == "char_value" and len(value) == 1:
+        return Value(char_value=ord(value))
     return to_value(value)
+
+
+def _is_single(value: float) -> bool:
+    """Whether a float of 32 bits has the same value, or one as close as it was written."""
+    try:
+        return bool(_SINGLE.unpack(_SINGLE.pack(value))[0] == value)
+    except OverflowError:
+        return False
 
 
 def _made(field: str, value: object) -> Value:
@@ -262,6 +295,12 @@ _SETTABLE_COLUMNS: Final[Mapping[str, tuple[str, Any]]] = {
     "PartitionKey": ("partition_key", ""),
     "TimeToLive": ("time_to_live_ms", 0),
 }
+# Columns that a receiver gets as application properties.
+_TEXT_COLUMNS: Final[Mapping[str, str]] = {
+    "dead_letter_reason": delivered_properties.REASON,
+    "dead_letter_error_description": delivered_properties.DESCRIPTION,
+}
+_SINGLE: Final = struct.Struct("f")
 _CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "char_value": _char,
     "timestamp_ms_value": Timestamp,

@@ -8,6 +8,7 @@ Nothing of the product is used.
 import math
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -91,6 +92,8 @@ def value(tree: Tree, message: Mapping[str, Any]) -> Any:
         return message.get(rest[0].lower())
     if kind == "sign":
         operand = value(rest[1], message)
+        if operand is not None and _sort(operand) != "number":
+            raise Failed
         return None if operand is None else arithmetic("-" if rest[0] == "-" else "+", 0, operand)
     assert kind == "arithmetic"
     return arithmetic(rest[0], value(rest[1], message), value(rest[2], message))
@@ -153,8 +156,8 @@ def arithmetic(sign: str, left: Any, right: Any) -> Any:
     """Return the result of an operator."""
     if left is None or right is None:
         return None
-    if isinstance(left, str) and isinstance(right, str) and sign == "+":
-        return left + right
+    if sign == "+" and (isinstance(left, str) or isinstance(right, str)):
+        return text(left) + text(right)
     if _sort(left) != "number" or _sort(right) != "number":
         raise Failed
     if isinstance(left, int) and isinstance(right, int):
@@ -172,6 +175,22 @@ def arithmetic(sign: str, left: Any, right: Any) -> Any:
     if sign == "/":
         return left / right
     return math.nan if math.isinf(left) or math.isnan(left) else math.fmod(left, right)
+
+
+def text(given: Any) -> str:
+    """Return the text of a value, as .NET has it."""
+    if not isinstance(given, float):
+        return str(given)
+    if not math.isfinite(given):
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(given), "NaN")
+    exact = Decimal(repr(given))
+    power = exact.adjusted() if exact else 0
+    if -5 < power < 15:
+        plain = f"{exact:f}"
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    leading = f"{exact.scaleb(-power):f}"
+    leading = leading.rstrip("0").rstrip(".") if "." in leading else leading
+    return f"{leading}E{'-' if power < 0 else '+'}{abs(power):02}"
 
 
 def _integer(sign: str, left: int, right: int) -> int:

@@ -11,11 +11,12 @@ from bendybus.domain.filters import rule, syntax
 from bendybus.domain.filters.rule import SqlFilter
 from bendybus.domain.filters.syntax import Setting
 from bendybus.domain.filters.values import FilterError
+from tests.domain.filters import conversion_table
 from tests.test_tidy import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "filters.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-EXAMPLES = re.findall(r"^\| `(.+?)` \| (yes|no|error|refused) \|", PAGE, re.MULTILINE)
+EXAMPLES = re.findall(r"^\| `([^`]+)` \| (yes|no|error|refused) \|", PAGE, re.MULTILINE)
 
 
 def run() -> dict[str, Any]:
@@ -72,3 +73,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"up to {limits.PROPERTY_BYTES_MAX:,} characters",
     ):
         assert words in PAGE
+
+
+@pytest.mark.requirement("R522")
+def test_the_table_of_conversions_is_that_of_the_code() -> None:
+    assert "\n".join(conversion_table.table()) in PAGE

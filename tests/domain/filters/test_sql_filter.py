@@ -197,7 +197,7 @@ def test_numbers_and_kinds(text: str, taken: bool) -> None:
         ("fragile < TRUE", "a boolean cannot be compared with a boolean by <"),
         ("data <= data", "binary data cannot be compared"),
         ("moment >= 5", "a timestamp cannot be compared with a number"),
-        ("color + 1 = 2", r"a string \+ a number is not defined"),
+        ("color - 1 = 2", r"a string - a number is not defined"),
         ("color * 'a' = 2", r"a string \* a string is not defined"),
         ("fragile + 1 = 2", r"a boolean \+ a number is not defined"),
         ("-color = 2", "- a string is not defined"),

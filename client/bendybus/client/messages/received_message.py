@@ -16,11 +16,12 @@ from bendybus.client.messages.enums import ServiceBusMessageState, ServiceBusRec
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.domain import lock_token, message_format
 from bendybus.v1 import message_pb2
+from bendybus.wire import delivered_properties
 
 _Proto = TypeVar("_Proto", bound=Message)
 _TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
-_REASON: Final = b"DeadLetterReason"
-_DESCRIPTION: Final = b"DeadLetterErrorDescription"
+_REASON: Final = delivered_properties.REASON.encode()
+_DESCRIPTION: Final = delivered_properties.DESCRIPTION.encode()
 
 
 class Delivered:
@@ -221,18 +222,19 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return session_id
 
     def _read_properties(self, proto: message_pb2.Message) -> dict[str | bytes, Any] | None:
-        properties = values.from_map(proto.application_properties)
-        changed = self._cell("changed_properties")
-        if changed:
-            for name, value in self._parsed(message_pb2.ValueMap, changed).entries.items():
-                properties[name.encode()] = values.from_value(value)
-        for key, text in (
-            (_REASON, self.dead_letter_reason),
-            (_DESCRIPTION, self.dead_letter_error_description),
-        ):
-            if text is not None:
-                properties[key] = values.Text(text.encode())
-        return properties or None
+        changed = self._cell("changed_properties") or b""
+        try:
+            entries = delivered_properties.merged(
+                proto.application_properties,
+                changed,
+                self._cell("dead_letter_reasons"),
+                self._cell("dead_letter_error_descriptions"),
+            )
+        except DecodeError:
+            # Raises what names the message.
+            self._parsed(message_pb2.ValueMap, changed)
+            raise
+        return values.from_map(entries) or None
 
     @property
     def decoded_properties(self) -> dict[str, Any]:
@@ -296,15 +298,20 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         state = self._cell("states")
         return ServiceBusMessageState(max(state - 1, 0)) if state else _ACTIVE
 
+    def _text_property(self, key: bytes) -> str | None:
+        value = (self.application_properties or {}).get(key)
+        return bytes(value).decode() if isinstance(value, values.Text) else None
+
     @property
     def dead_letter_reason(self) -> str | None:
         """Why the message was dead-lettered."""
-        return self._cell("dead_letter_reasons") or None
+        return self._cell("dead_letter_reasons") or self._text_property(_REASON)
 
     @property
     def dead_letter_error_description(self) -> str | None:
         """The description of why the message was dead-lettered."""
-        return self._cell("dead_letter_error_descriptions") or None
+        described = self._cell("dead_letter_error_descriptions")
+        return described or self._text_property(_DESCRIPTION)
 
     @property
     def dead_letter_source(self) -> str | None:

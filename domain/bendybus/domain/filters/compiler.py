@@ -191,7 +191,7 @@ def _no_such_property(name: str) -> Expression:
 def _named(name: str) -> syntax.Property:
     scope, dot, rest = name.partition(".")
     if dot and scope.lower() in ("sys", "user"):
-        return syntax.Property(syntax.Scope(scope.lower()), rest)
+        return syntax.property_of(syntax.Scope(scope.lower()), rest)
     return syntax.Property(syntax.Scope.USER, name)
 
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bendybus.domain import limits
+from bendybus.domain.filters import conversion
 from bendybus.domain.filters.values import (
     INTEGER_MAX,
     INTEGER_MIN,
@@ -69,8 +70,11 @@ def _computing(sign: str, compute: Callable[[_Number, _Number], _Number]) -> Com
             return None
         if is_number(left) and is_number(right):
             return _fitting(compute(left, right))
-        if sign == "+" and type(left) is str and type(right) is str:
-            return _joined(left, right)
+        if sign == "+" and str in (type(left), type(right)):
+            # As in C#, where a string is on either side.
+            first, second = conversion.as_text(left), conversion.as_text(right)
+            if first is not None and second is not None:
+                return _joined(first, second)
         raise FilterError(f"{kind_of(left).value} {sign} {kind_of(right).value} is not defined.")
 
     return result

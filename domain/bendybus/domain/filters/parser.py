@@ -375,7 +375,7 @@ class _Builder:
                 f"the scope of a property is sys or user (got {_shown(first)}); "
                 "a name with a dot in it must be in brackets: [name]",
             )
-        return syntax.Property(syntax.Scope(scope), _name(second))
+        return syntax.property_of(syntax.Scope(scope), _name(second))
 
     def name(self, given: "list[Token]") -> "Token":
         return given[0]

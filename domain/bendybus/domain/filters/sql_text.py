@@ -11,7 +11,7 @@ from uuid import UUID
 
 from bendybus.domain import limits
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters import conditions, parser, syntax, values
+from bendybus.domain.filters import conditions, conversion, parser, syntax, values
 from bendybus.domain.filters.compiler import Compiler, Predicate
 from bendybus.domain.filters.conditions import CompiledFilter, Condition
 from bendybus.domain.filters.syntax import Setting, SystemProperty
@@ -23,6 +23,8 @@ _Step = Callable[["_Copy"], None]
 _OTHER: Final = 1
 # The name is folded when it is known.
 _NAMED_PROPERTY: Final = 50
+# A text may be read as a duration.
+_SET_SYSTEM: Final = 20
 # The text is searched once for all parts of the pattern.
 _LIKE: Final = 100
 # … and with each character as so many bits.
@@ -144,7 +146,7 @@ def _user_step(statement: syntax.Statement, compiler: Compiler) -> _Step:
     expression = compiler.expression(statement.value)
 
     def set_(copy: _Copy) -> None:
-        value = expression(copy)
+        value = conversion.like(copy.user.get(folded), expression(copy))
         _check_size(name, value)
         copy.user[folded] = value
         copy.user_changes[folded] = UserChange(name, value)
@@ -174,32 +176,42 @@ def _system_step(statement: syntax.Statement, target: SystemProperty, compiler: 
 
     def set_(copy: _Copy) -> None:
         value = expression(copy)
-        if value is not None:
-            _check_system(target, value)
-        copy.system_changes[target.name] = value
+        copy.system_changes[target.name] = None if value is None else _as_system(target, value)
 
     return set_
 
 
-def _check_system(target: SystemProperty, value: Value) -> None:
-    if values.kind_of(value) is not target.kind:
+def _as_system(target: SystemProperty, value: Value) -> Value:
+    """Return a value that is not None as a system property has it. Raises FilterError."""
+    if target.setting is Setting.IGNORED:
+        return value
+    if target.kind is not Kind.TEXT:
+        return _lifetime(target, value)
+    text = conversion.as_text(value)
+    if text is None:
         raise FilterError(
-            f"sys.{target.name} must be set to {target.kind.value} "
+            f"sys.{target.name} must be set to {target.kind.value}, or to a value that has a text "
             f"(got {values.kind_of(value).value})."
         )
-    if target.kind is Kind.TEXT:
-        assert isinstance(value, str)
-        if len(value) > target.length_max or "\0" in value:
-            raise FilterError(
-                f"sys.{target.name} must be at most {target.length_max} characters without NUL "
-                f"(got {len(value)})."
-            )
-        _check_size(f"sys.{target.name}", value)
-    elif type(value) is not int or not 0 < value <= limits.TIME_TO_LIVE_MS_MAX:
+    if len(text) > target.length_max or "\0" in text:
+        raise FilterError(
+            f"sys.{target.name} must be at most {target.length_max} characters without NUL "
+            f"(got {len(text)})."
+        )
+    _check_size(f"sys.{target.name}", text)
+    return text
+
+
+def _lifetime(target: SystemProperty, value: Value) -> int:
+    milliseconds = conversion.as_milliseconds(value)
+    if milliseconds is None or not 0 < milliseconds <= limits.TIME_TO_LIVE_MS_MAX:
+        shown = repr(value) if len(repr(value)) < 100 else values.kind_of(value).value
         raise FilterError(
             f"sys.{target.name} must be an integer of milliseconds, 1 to "
-            f"{limits.TIME_TO_LIVE_MS_MAX} (got {value!r})."
+            f"{limits.TIME_TO_LIVE_MS_MAX}, or a duration such as 'PT5M' or '00:05:00' "
+            f"(got {shown})."
         )
+    return milliseconds
 
 
 def _check_size(name: str, value: Value) -> None:
@@ -218,6 +230,8 @@ def _cost_of_node(compiler: Compiler, node: syntax.Node) -> int:
     match node:
         case syntax.PropertyNamed():
             return _NAMED_PROPERTY
+        case syntax.Set() if node.target.scope is syntax.Scope.SYSTEM:
+            return _SET_SYSTEM
         case syntax.Like():
             pattern = compiler.constant(node.pattern)
             escape = None if node.escape is None else compiler.constant(node.escape)

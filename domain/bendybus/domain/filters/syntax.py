@@ -20,6 +20,8 @@ _ALIASES: Final = {
     "EnqueuedTime": "EnqueuedTimeUtc",
     "ExpiresAt": "ExpiresAtUtc",
 }
+# Of `sys.`, what a receiver gets as application properties.
+_IN_USER: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
 # These decide the partition of a message.
 KEYS: Final = ("SessionId", "PartitionKey")
 
@@ -244,6 +246,15 @@ _BY_FOLDED_NAME: Final[Mapping[str, SystemProperty]] = {
     **{name.lower(): found for name, found in ALL.items()},
     **{alias.lower(): ALL[name] for alias, name in _ALIASES.items()},
 }
+
+
+def property_of(scope: Scope, name: str) -> Property:
+    """Return a property of a scope, where a message has it."""
+    if scope is Scope.SYSTEM:
+        for own in _IN_USER:
+            if own.lower() == name.lower():
+                return Property(Scope.USER, own)
+    return Property(scope, name)
 
 
 def find(name: str) -> SystemProperty | None:

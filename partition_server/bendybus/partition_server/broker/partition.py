@@ -145,17 +145,17 @@ class Partition:
                     parts = (group[:at], group[at : at + 1], group[at + 1 :])
                     groups.extendleft(part for part in reversed(parts) if part)
                     continue
-                stage = self.refusal(group[0], failed.error)
+                stage = self.refusal(group[0], failed.error, now)
             yield stage, group
 
-    def refusal(self, command: Command, error: Exception) -> Stage:
+    def refusal(self, command: Command, error: Exception, now: Now) -> Stage:
         """Return the stage of a command whose rule raised: nothing but its answer."""
         stage, entity = self.state.begin_stage(), self._entity_of(command)
         self.state.faults.note(type(command).__name__, entity, error)
         if isinstance(command, StreamEnded):
             # What was reserved for it is free when the locks end.
             stage.ended.append(command.stream)
-            receive.close_asks(self.state, command.stream)
+            receive.close_asks(self.state, command.stream, now)
         refused = faults.internal_error(self.state.index, type(command).__name__, entity)
         value = COMMANDS[type(command)].refused(command, refused)
         if value is not None:
@@ -288,14 +288,15 @@ class Partition:
             raise
         except RuleFailed as failed:
             ask = failed.command
-            self._serving_failed(slot, answers, failed.error, (ask.stream, ask.ask_id))
+            self._serving_failed(slot, answers, now, failed.error, (ask.stream, ask.ask_id))
         except Exception as error:
-            self._serving_failed(slot, answers, error)
+            self._serving_failed(slot, answers, now, error)
 
     def _serving_failed(
         self,
         slot: int,
         answers: list[Answer],
+        now: Now,
         error: Exception,
         key: tuple[Caller, int] | None = None,
     ) -> None:
@@ -309,7 +310,7 @@ class Partition:
         key = key or next(iter(queue.asks), None)
         if key is not None:
             state.streams.ask_closed(*key)
-            queue.close_ask(key)
+            queue.close_ask(key, now)
             refused = faults.internal_error(state.index, work, queue.entity.name)
             answers.append(Answer(key[0], AskRefused(key[1], refused)))
         if queue.asks:
@@ -330,35 +331,39 @@ class Partition:
                 except StoreError:
                     raise
                 except Exception as error:
-                    self._after_failed(command, stage, error)
+                    self._after_failed(command, stage, now, error)
 
-    def _after_failed(self, command: Command, stage: Stage, error: Exception) -> None:
+    def _after_failed(self, command: Command, stage: Stage, now: Now, error: Exception) -> None:
         """Refuse a read or an ask; the ask is not open (any more)."""
         state = self.state
         if isinstance(command, Ask | AcceptSession):
             state.streams.ask_closed(command.stream, command.ask_id)
             queue = state.queues.of(command.entity.uid, command.entity.sub_queue)
             if queue is not None:
-                queue.close_ask((command.stream, command.ask_id))
+                queue.close_ask((command.stream, command.ask_id), now)
         elif isinstance(command, Withdraw):
-            self._withdraw_failed(command)
-        stage.answers += self.refusal(command, error).answers
+            self._withdraw_failed(command, now)
+        stage.answers += self.refusal(command, error, now).answers
 
-    def _withdraw_failed(self, command: Withdraw) -> None:
+    def _withdraw_failed(self, command: Withdraw, now: Now) -> None:
         """Close the ask, and let others have what may have been taken for it."""
         state, key = self.state, (command.stream, command.ask_id)
         for queue in state.queues:
             if key in queue.asks:
-                queue.close_ask(key)
+                queue.close_ask(key, now)
                 state.read_again(queue)
                 state.unserved[queue.slot] = None
         state.streams.ask_closed(*key)
 
 
 def _handle(rule: CommandRule, turn: Turn, command: Command) -> None:
+    # Where a rule finds the queue, it notes the use.
+    turn.partition.handles_use = rule.is_use
     try:
         value = rule.handle(turn, command)
     except BusError as error:
         value = rule.refused(command, error)
+    finally:
+        turn.partition.handles_use = False
     if value is not None:
         turn.stage.answer(command.reply_to, value)

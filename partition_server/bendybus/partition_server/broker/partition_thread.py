@@ -264,7 +264,7 @@ class PartitionThread:
     ) -> None:
         """Refuse the command that the store cannot write; decide on the others again."""
         if len(group) == 1:
-            self._deliver_all(partition.apply(partition.refusal(group[0], error), now))
+            self._deliver_all(partition.apply(partition.refusal(group[0], error, now), now))
             self._answered += 1
             return
         for command in group:

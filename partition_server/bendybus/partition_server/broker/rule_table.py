@@ -97,6 +97,12 @@ class CommandRule(NamedTuple):
     """A row of the table."""
 
     phase: Phase
+    # Whether it is a use of its entity, which AutoDeleteOnIdle then leaves for its whole interval:
+    # what a client does with messages, sessions, the entity or its rules, and looking at messages.
+    # Not the bus's own work (front ends that give back what they hold, streams that end, forwarding
+    # that gets on), and not figures. An ask that waits is a use until it ends; see
+    # `MessageQueue.close_ask`.
+    is_use: bool
     # (turn, command) → answer
     handle: Callable[[Turn, Any], object]
     # (command, error) → answer
@@ -137,44 +143,47 @@ def _send_fenced(turn: Turn, command: SendFenced) -> object:
     return (publications.publish if copies else fenced_send.store)(turn, command, queue)
 
 
+USE: Final = True
+NO_USE: Final = False
+
 COMMANDS: Final[dict[type[Command], CommandRule]] = {
-    Append: CommandRule(Phase.TOGETHER, _append, _failed),
-    TakeForwarded: CommandRule(Phase.ALONE, forwarded.take, _failed),
-    ForwardOutcome: CommandRule(Phase.ALONE, forward_lanes.settle, _failed),
-    Transact: CommandRule(Phase.TOGETHER, transaction.transact, _failed),
-    TransactAlone: CommandRule(Phase.ALONE, transaction.transact, _failed),
-    Settle: CommandRule(Phase.TOGETHER, settle.settle, settle.refused),
-    Deliver: CommandRule(Phase.TOGETHER, settle.deliver, _deliver_refused),
-    Release: CommandRule(Phase.TOGETHER, receive.release, _unanswered),
-    StreamEnded: CommandRule(Phase.TOGETHER, receive.end_stream, _unanswered),
-    ConfirmSession: CommandRule(Phase.TOGETHER, sessions.confirm, _session_refused),
-    CloseSession: CommandRule(Phase.TOGETHER, sessions.close, _session_refused),
-    RenewSession: CommandRule(Phase.TOGETHER, sessions.renew, _session_refused),
-    AttachSession: CommandRule(Phase.TOGETHER, sessions.attach, _session_refused),
-    ToldSession: CommandRule(Phase.TOGETHER, sessions.told, _unanswered),
-    SetSessionState: CommandRule(Phase.ALONE, sessions.set_state, _failed),
-    ReceiveDeferred: CommandRule(Phase.ALONE, defer.receive, _failed),
-    CancelScheduled: CommandRule(Phase.ALONE, schedule.cancel, _failed),
-    DeleteMessages: CommandRule(Phase.ALONE, batch_delete.delete, _failed),
-    DrainEntity: CommandRule(Phase.ALONE, drain.drain, _failed),
-    SettleRange: CommandRule(Phase.ALONE, drain.settle, _failed),
-    SendFenced: CommandRule(Phase.ALONE, _send_fenced, _failed),
-    CommitEntity: CommandRule(Phase.ALONE, catalogue_entry.commit, _failed),
-    ApplyEntity: CommandRule(Phase.ALONE, catalogue_entry.apply, _failed),
-    Ask: CommandRule(Phase.AFTER, receive.ask, _ask_refused),
-    AcceptSession: CommandRule(Phase.AFTER, sessions.accept, _ask_refused),
-    GetSessionState: CommandRule(Phase.AFTER, sessions.get_state, _failed),
-    ListSessions: CommandRule(Phase.AFTER, sessions.list_sessions, _failed),
-    CountSessions: CommandRule(Phase.AFTER, session_counts.count, _failed),
-    Withdraw: CommandRule(Phase.AFTER, receive.withdraw, _failed),
-    Peek: CommandRule(Phase.AFTER, browse.peek, _failed),
-    GetRange: CommandRule(Phase.AFTER, partition_range.get_range, _failed),
-    BrowseRange: CommandRule(Phase.AFTER, partition_range.page, _failed),
-    FindNumber: CommandRule(Phase.AFTER, partition_range.find_number, _failed),
-    GetFence: CommandRule(Phase.AFTER, fenced_send.read, _failed),
-    Counts: CommandRule(Phase.AFTER, counts.counts, _failed),
-    FenceIdle: CommandRule(Phase.AFTER, catalogue_entry.fence, _failed),
-    Watch: CommandRule(Phase.AFTER, catalogue_entry.watch, _failed),
+    Append: CommandRule(Phase.TOGETHER, USE, _append, _failed),
+    TakeForwarded: CommandRule(Phase.ALONE, USE, forwarded.take, _failed),
+    ForwardOutcome: CommandRule(Phase.ALONE, NO_USE, forward_lanes.settle, _failed),
+    Transact: CommandRule(Phase.TOGETHER, USE, transaction.transact, _failed),
+    TransactAlone: CommandRule(Phase.ALONE, USE, transaction.transact, _failed),
+    Settle: CommandRule(Phase.TOGETHER, USE, settle.settle, settle.refused),
+    Deliver: CommandRule(Phase.TOGETHER, USE, settle.deliver, _deliver_refused),
+    Release: CommandRule(Phase.TOGETHER, NO_USE, receive.release, _unanswered),
+    StreamEnded: CommandRule(Phase.TOGETHER, NO_USE, receive.end_stream, _unanswered),
+    ConfirmSession: CommandRule(Phase.TOGETHER, USE, sessions.confirm, _session_refused),
+    CloseSession: CommandRule(Phase.TOGETHER, USE, sessions.close, _session_refused),
+    RenewSession: CommandRule(Phase.TOGETHER, USE, sessions.renew, _session_refused),
+    AttachSession: CommandRule(Phase.TOGETHER, USE, sessions.attach, _session_refused),
+    ToldSession: CommandRule(Phase.TOGETHER, NO_USE, sessions.told, _unanswered),
+    SetSessionState: CommandRule(Phase.ALONE, USE, sessions.set_state, _failed),
+    ReceiveDeferred: CommandRule(Phase.ALONE, USE, defer.receive, _failed),
+    CancelScheduled: CommandRule(Phase.ALONE, USE, schedule.cancel, _failed),
+    DeleteMessages: CommandRule(Phase.ALONE, USE, batch_delete.delete, _failed),
+    DrainEntity: CommandRule(Phase.ALONE, USE, drain.drain, _failed),
+    SettleRange: CommandRule(Phase.ALONE, USE, drain.settle, _failed),
+    SendFenced: CommandRule(Phase.ALONE, USE, _send_fenced, _failed),
+    CommitEntity: CommandRule(Phase.ALONE, USE, catalogue_entry.commit, _failed),
+    ApplyEntity: CommandRule(Phase.ALONE, USE, catalogue_entry.apply, _failed),
+    Ask: CommandRule(Phase.AFTER, USE, receive.ask, _ask_refused),
+    AcceptSession: CommandRule(Phase.AFTER, USE, sessions.accept, _ask_refused),
+    GetSessionState: CommandRule(Phase.AFTER, USE, sessions.get_state, _failed),
+    ListSessions: CommandRule(Phase.AFTER, USE, sessions.list_sessions, _failed),
+    CountSessions: CommandRule(Phase.AFTER, NO_USE, session_counts.count, _failed),
+    Withdraw: CommandRule(Phase.AFTER, NO_USE, receive.withdraw, _failed),
+    Peek: CommandRule(Phase.AFTER, USE, browse.peek, _failed),
+    GetRange: CommandRule(Phase.AFTER, USE, partition_range.get_range, _failed),
+    BrowseRange: CommandRule(Phase.AFTER, USE, partition_range.page, _failed),
+    FindNumber: CommandRule(Phase.AFTER, USE, partition_range.find_number, _failed),
+    GetFence: CommandRule(Phase.AFTER, USE, fenced_send.read, _failed),
+    Counts: CommandRule(Phase.AFTER, NO_USE, counts.counts, _failed),
+    FenceIdle: CommandRule(Phase.AFTER, NO_USE, catalogue_entry.fence, _failed),
+    Watch: CommandRule(Phase.AFTER, NO_USE, catalogue_entry.watch, _failed),
 }
 
 

@@ -22,6 +22,7 @@ from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import Row, State
 from bendybus.v1 import message_pb2
+from bendybus.wire import delivered_properties
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -100,10 +101,14 @@ def _record(row: Row, name: str, sub_queue: int, partition: int) -> Record:
 def _content(row: Row) -> Record:
     try:
         message = message_pb2.Message.FromString(row.head + row.payload)
-        changed = message_pb2.ValueMap.FromString(row.changed_properties or b"")
+        properties = delivered_properties.merged(
+            message.application_properties,
+            row.changed_properties,
+            row.dead_letter_reason,
+            row.dead_letter_error_description,
+        )
     except DecodeError:
         return {"payload_base64": _base64(row.head + row.payload)}
-    properties = {**message.application_properties, **changed.entries}
     return {
         **{name: getattr(message, name) for name in _TEXTS},
         **{name: getattr(message, name) for name in _NUMBERS if message.HasField(name)},

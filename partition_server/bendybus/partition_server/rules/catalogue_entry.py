@@ -90,8 +90,10 @@ def _take_all(turn: Turn) -> None:
     """Make what a stage decided on entities take effect."""
     partition, stage = turn.partition, turn.stage
     entities = list(stage.changes.entities)
+    # Topics whose subscription the bus deletes are not used by that.
+    unused = {each.topic_key for each in entities if each.auto_deleted}
     for entity in entities:
-        _take(partition, entity, stage, turn.now)
+        _take(partition, entity, stage, turn.now, is_use=entity.key not in unused)
     for watcher in partition.watchers:
         stage.answer(watcher, CatalogueChanged(entities, snapshot=False))
     for key in stage.changes.entities_forgotten:
@@ -103,13 +105,15 @@ def _forget_slot(partition: PartitionState, slot: int) -> None:
     partition.lanes.forget_choices(slot)
 
 
-def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> None:
+def _take(
+    partition: PartitionState, entity: Entity, stage: Stage, now: Now, *, is_use: bool
+) -> None:
     old = partition.catalogue.by_key(entity.key)
     partition.catalogue.put(entity)
     if old is not None and (entity.deleted or old.uid != entity.uid):
         gone = errors.EntityNotFound(f"{old.title} was deleted.")
         for queue in partition.queues.drop(old):
-            _refuse_asks(partition, queue, stage, gone)
+            _refuse_asks(partition, queue, stage, gone, now)
             partition.forwards.drop(queue.slot)
             partition.lanes.drop(queue.slot)
             partition.held.drop(queue)
@@ -124,7 +128,9 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
         # The front end asks again with what it knows then.
         changed = errors.GenerationMismatch(f"{entity.title} was changed.")
         for queue in partition.queues.all_of(entity.uid):
-            _refuse_asks(partition, queue, stage, changed)
+            _refuse_asks(partition, queue, stage, changed, now)
+            if is_use:
+                queue.used(now)
             # The window of its keys may be another one now.
             partition.watch_keys(queue, 0)
             if queue.slot in partition.forwards.sources:
@@ -133,10 +139,14 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
 
 
 def _refuse_asks(
-    partition: PartitionState, queue: MessageQueue, stage: Stage, error: errors.BusError
+    partition: PartitionState,
+    queue: MessageQueue,
+    stage: Stage,
+    error: errors.BusError,
+    now: Now,
 ) -> None:
     for stream, ask_id in list(queue.asks):
-        queue.close_ask((stream, ask_id))
+        queue.close_ask((stream, ask_id), now)
         partition.streams.ask_closed(stream, ask_id)
         stage.answers.append(Answer(stream, AskRefused(ask_id, error)))
 

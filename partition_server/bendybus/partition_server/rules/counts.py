@@ -48,6 +48,22 @@ def _size_bytes(partition: PartitionState, main: MessageQueue) -> int:
     return partition.queues.size_bytes(main.entity.uid)
 
 
+def _is_in_use(partition: PartitionState, uid: str) -> bool:
+    """Whether an entity is used now: a receiver waits for it, or it holds messages for later.
+
+    Those are scheduled and deferred ones, those abandoned with a delay, and those that wait to go
+    on to another entity. (Service Bus deletes an entity with deferred ones.)
+    """
+    return any(
+        queue.asks
+        or queue.state.scheduled
+        or queue.state.deferred
+        or partition.held.of(queue.slot)
+        or (queue.state.active and partition.forwards_from(queue))
+        for queue in partition.queues.all_of(uid)
+    )
+
+
 def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
     """Count the messages of an entity that has queues here."""
     queues = {queue.state.sub_queue: queue for queue in partition.queues.all_of(uid)}
@@ -68,10 +84,7 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
         transfer_dead_letter=aside.state.active + aside.state.deferred if aside else 0,
         transfer=transfer,
         size_bytes=_size_bytes(partition, main),
-        # A receiver that waits for a message uses the entity, and so does what waits to go on.
-        idle_ms=0
-        if transfer or any(queue.asks for queue in queues.values())
-        else now.mono_ms - used_ms,
+        idle_ms=0 if _is_in_use(partition, uid) else now.mono_ms - used_ms,
         accessed_at_ms=max(queue.accessed_at_ms for queue in queues.values()),
         orphaned=entity.orphaned,
     )

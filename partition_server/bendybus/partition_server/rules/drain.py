@@ -117,7 +117,7 @@ def _hold(turn: Turn, command: DrainEntity) -> Drained:
     if queue is None:
         # The registrar, of an entity that it has nothing of.
         return Drained(command.epoch)
-    queue.used(turn.now.wall_ms, turn.now.mono_ms)
+    partition.note_use(queue, turn.now)
     return Drained(command.epoch, locked(queue))
 
 
@@ -175,7 +175,7 @@ def _refuse_asks(turn: Turn, queue: MessageQueue, lease: Lease) -> None:
     """Refuse what receivers wait for."""
     error = _drained(queue.entity.title, lease)
     for stream, ask_id in list(queue.asks):
-        queue.close_ask((stream, ask_id))
+        queue.close_ask((stream, ask_id), turn.now)
         turn.partition.streams.ask_closed(stream, ask_id)
         turn.stage.answers.append(Answer(stream, AskRefused(ask_id, error)))
 

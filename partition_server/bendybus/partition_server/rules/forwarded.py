@@ -119,8 +119,8 @@ def messages_max(turn: Turn, target: MessageQueue) -> int:
 
 
 def _append(turn: Turn, target: MessageQueue, batch: Batch) -> dict[int, BusError]:
-    entity, now = target.entity, turn.now
-    target.used(now.wall_ms, now.mono_ms)
+    entity = target.entity
+    target.used(turn.now)
     ref = EntityRef(entity.uid, entity.generation)
     # What the source accepted may have been converted, and changed by rules.
     command = Append(None, ref, batch, [1] * len(batch.payloads), measured=True)

@@ -125,7 +125,7 @@ def _queue_of(partition: PartitionState, where: int, now: Now, entity_uid: str) 
     queue = partition.queues.at(where & 0xFFFFFF)
     if queue is None or (entity_uid and queue.entity.uid != entity_uid):
         return NO_QUEUE
-    queue.last_used_mono_ms = now.mono_ms
+    partition.note_use(queue, now)
     return queue
 
 

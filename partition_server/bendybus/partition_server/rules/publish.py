@@ -251,6 +251,12 @@ def _parts(row: Row, partition: int) -> Parts:
         row.enqueued_ms,
         row.expires_ms,
         sequence_number.compose(partition, row.counter),
+        row.enqueued_sequence_number,
+        row.delivery_count,
+        row.dead_letter_reason,
+        row.dead_letter_error_description,
+        row.dead_letter_source,
+        row.changed_properties,
     )
 
 
@@ -264,6 +270,18 @@ def _with(row: Row, parts: Parts) -> Row:
         partition_key=parts.partition_key,
         session_id=parts.session_id,
         time_to_live_ms=parts.time_to_live_ms,
+        changed_properties=parts.changed_properties,
+        dead_letter_reason=parts.dead_letter_reason,
+        dead_letter_error_description=parts.dead_letter_error_description,
+        extra_bytes=sum(
+            len(each or "")
+            for each in (
+                parts.changed_properties,
+                parts.dead_letter_reason,
+                parts.dead_letter_error_description,
+                parts.dead_letter_source,
+            )
+        ),
     )
 
 

@@ -69,7 +69,7 @@ def withdraw(turn: Turn, command: Withdraw) -> Withdrawn:
     partition.streams.ask_closed(stream, ask_id)
     queue = partition.queues.at(slot)
     if queue is not None:
-        queue.close_ask((stream, ask_id))
+        queue.close_ask((stream, ask_id), turn.now)
     return Withdrawn(ask_id)
 
 
@@ -118,7 +118,7 @@ def _serve(
             more, until_ms = queue.ready.has_ready(), now.mono_ms + lasts_ms
             reserved = Reserved(ask_id, delivery, lasts_ms, until_ms, more)
             partition.streams.ask_closed(stream, ask_id)
-            del queue.asks[key]
+            queue.close_ask(key, now)
             answers.append(Answer(stream, reserved))
         except Exception as error:
             locks.unlock(queue, [row.counter for row in rows])
@@ -149,7 +149,7 @@ def end_stream(turn: Turn, command: StreamEnded) -> None:
     if stream in partition.watchers:
         partition.watchers.remove(stream)
     stage.ended.append(stream)
-    close_asks(partition, stream)
+    close_asks(partition, stream, turn.now)
     for slot in sorted(partition.streams.slots_of(stream)):
         queue = partition.queues.at(slot)
         if isinstance(queue, SessionQueue):
@@ -158,12 +158,12 @@ def end_stream(turn: Turn, command: StreamEnded) -> None:
             _release_reserved(turn, queue, stream)
 
 
-def close_asks(partition: PartitionState, stream: Caller) -> None:
+def close_asks(partition: PartitionState, stream: Caller, now: Now) -> None:
     """Close what a stream asked for; that stays closed, whatever is taken back."""
     for ask_id, slot in partition.streams.asks_of(stream):
         queue = partition.queues.at(slot)
         if queue is not None:
-            queue.close_ask((stream, ask_id))
+            queue.close_ask((stream, ask_id), now)
         partition.streams.ask_closed(stream, ask_id)
 
 

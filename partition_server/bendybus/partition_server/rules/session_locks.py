@@ -82,7 +82,7 @@ def find(
         or (confirmed and session.offered)
     ):
         raise lost()
-    queue.used(now.wall_ms, now.mono_ms)
+    partition.note_use(queue, now)
     if confirmed and not session.told:
         _told(queue, session)
     return queue, session
@@ -300,7 +300,7 @@ def asks_lost(session: SessionLock) -> list[Answer]:
 def close_asks(turn: Turn, queue: SessionQueue, keys: Iterable[tuple[Caller, int]]) -> None:
     """Close asks that were refused."""
     for key in list(keys):
-        queue.close_ask(key)
+        queue.close_ask(key, turn.now)
         turn.partition.streams.ask_closed(*key)
 
 
@@ -425,7 +425,7 @@ def _serve(
             lasts_ms, more = delivery.lock_remaining_ms, session.has_ready()
             reserved = Reserved(ask.ask_id, delivery, lasts_ms, session.until_mono_ms, more)
             partition.streams.ask_closed(*key)
-            queue.close_ask(key)
+            queue.close_ask(key, now)
             answers.append(Answer(ask.stream, reserved))
         except Exception as error:
             locks.unlock(queue, [row.counter for row in rows])

@@ -129,7 +129,7 @@ def offer_free(
         budget.rows += 1
         key, ask = next(iter(queue.accepts.items()))
         try:
-            queue.close_ask(key)
+            queue.close_ask(key, now)
             partition.streams.ask_closed(*key)
             _offer(partition, queue, name, key, answers, now)
         except Exception as error:

@@ -31,6 +31,7 @@ Entry = tuple[
 
 # What has no meaning of its own, or is over whatever is decided: attributes, and why.
 NOT_UNDONE: Final = {
+    "handles_use": "it is of the command that is being handled",
     "lock_generation": "numbers of locks are only ever different",
     "last_used_mono_ms": "a refused call is a use, too",
     "accessed_at_ms": "the same",

@@ -14,6 +14,7 @@ from typing import Final
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.sub_queue import DEAD_LETTERS
+from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.journal import Journal
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
@@ -118,15 +119,19 @@ class MessageQueue:
             lock.until_mono_ms += gap_ms
         self.lock_ends = [(until + gap_ms, entries) for until, entries in self.lock_ends]
 
-    def close_ask(self, key: tuple[Caller, int]) -> None:
-        """Forget what a receiver wants, by (stream, ask id), if it is still known."""
-        self.asks.pop(key, None)
+    def close_ask(self, key: tuple[Caller, int], now: Now) -> None:
+        """Forget what a receiver wants, by (stream, ask id), if it is still known.
+
+        The receiver waited until now, which is a use.
+        """
+        if key in self.asks:
+            self.used(now)
+            del self.asks[key]
 
     def size_bytes(self) -> int:
         """Return what counts to the quota."""
         return self.state.size_bytes
 
-    def used(self, wall_ms: int, mono_ms: int) -> None:
+    def used(self, now: Now) -> None:
         """Note that a client did something here."""
-        self.last_used_mono_ms = mono_ms
-        self.accessed_at_ms = wall_ms
+        self.accessed_at_ms, self.last_used_mono_ms = now

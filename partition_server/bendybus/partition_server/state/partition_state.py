@@ -45,6 +45,9 @@ COLLECT_EVERY_MS: Final = 500
 class PartitionState:
     """State of one partition."""
 
+    # Whether the command that is being handled is a use of its entity; see `rule_table`.
+    handles_use = False
+
     def __init__(
         self,
         opened: Opened,
@@ -149,7 +152,7 @@ class PartitionState:
         return self.lock_generation
 
     def find(self, ref: EntityRef, now: Now, access: Access = Access.RECEIVE) -> MessageQueue:
-        """Return the queue that a call is about, and note that it is in use.
+        """Return the queue that a call is about, and note its use.
 
         Raises EntityNotFound, GenerationMismatch, MessageNotFound, InvalidOperation or ServerBusy.
         """
@@ -162,8 +165,13 @@ class PartitionState:
             text = f"{entity.title} has no messages in partition {self.index}."
             raise errors.MessageNotFound(text, metadata={"entity": entity.name})
         self.check_fence(entity, now)
-        queue.used(now.wall_ms, now.mono_ms)
+        self.note_use(queue, now)
         return queue
+
+    def note_use(self, queue: MessageQueue, now: Now) -> None:
+        """Note that a client uses a queue, if the command that is being handled is a use."""
+        if self.handles_use:
+            queue.used(now)
 
     def check_fence(self, entity: Entity, now: Now) -> None:
         """Raise ServerBusy for an entity that was idle and is about to be deleted."""

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -257,14 +258,17 @@ class SessionQueue(MessageQueue):
         elif isinstance(ask, NextSessionAsk):
             self.accepts[key] = ask
 
-    def close_ask(self, key: tuple[Caller, int]) -> None:
-        """Forget what a receiver wants."""
+    def close_ask(self, key: tuple[Caller, int], now: Now) -> None:
+        """Forget what a receiver wants; as for all queues, it was a use until now."""
         ask = self.asks.get(key)
+        if ask is None:
+            return
+        self.used(now)
         if isinstance(ask, SessionAsk):
             ask.session.asks.pop(key, None)
-        elif ask is not None:
+        else:
             self.accepts.pop(key, None)
-        self.asks.pop(key, None)
+        del self.asks[key]
 
     def hold(self, session: SessionLock) -> None:
         """Take a session that is offered now."""

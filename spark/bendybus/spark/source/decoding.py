@@ -13,6 +13,7 @@ from bendybus.domain import message_format
 from bendybus.spark.property_texts import text_of
 from bendybus.v1 import message_pb2
 from bendybus.v1.message_pb2 import Message
+from bendybus.wire import delivered_properties
 
 _EMPTY: Final = Message()
 _STATES: Final = {
@@ -136,18 +137,18 @@ class Columns:
 
     def _properties(self) -> list[list[tuple[str, str | None]] | None]:
         heads: Sequence[Message] = self._parsed_heads()
-        changed = self._batch.changed_properties
-        if not changed:
-            return [
-                [(name, text_of(value)) for name, value in head.application_properties.items()]
-                or None
-                for head in heads
-            ]
+        batch, none = self._batch, [""] * self.count
+        added = zip(
+            batch.changed_properties or [b""] * self.count,
+            batch.dead_letter_reasons or none,
+            batch.dead_letter_error_descriptions or none,
+            strict=True,
+        )
         found: list[list[tuple[str, str | None]] | None] = []
-        for head, changes in zip(heads, changed, strict=True):
-            values = dict(head.application_properties.items())
-            values.update(message_pb2.ValueMap.FromString(changes).entries.items())
-            found.append([(name, text_of(value)) for name, value in values.items()] or None)
+        for head, (changed, reason, description) in zip(heads, added, strict=True):
+            own = head.application_properties
+            entries = delivered_properties.merged(own, changed, reason, description)
+            found.append([(name, text_of(value)) for name, value in entries.items()] or None)
         return found
 
     def _texts(self, field: str) -> list[str | None]:

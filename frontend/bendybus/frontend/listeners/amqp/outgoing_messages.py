@@ -30,11 +30,9 @@ from bendybus.frontend.core import columns
 from bendybus.frontend.listeners.amqp import amqp_values, annotations, escapes
 from bendybus.frontend.listeners.amqp.escapes import Section
 from bendybus.v1 import message_pb2
+from bendybus.wire import delivered_properties
 
 _UINT_MAX: Final = 2**32 - 1
-# Application properties of a dead-lettered message; in the info of a rejection that asks for one.
-REASON: Final = "DeadLetterReason"
-DESCRIPTION: Final = "DeadLetterErrorDescription"
 
 
 class Delivery:
@@ -241,18 +239,17 @@ class Delivery:
         escaped: dict[Any, Any],
         out: bytearray,
     ) -> None:
-        entries: Iterable[tuple[str, message_pb2.Value]] = head.application_properties.items()
-        changes: dict[str, message_pb2.Value] = {}
-        if self._changed and self._changed[index]:
-            changes.update(_changes(self._changed[index]))
-        for name, texts in ((REASON, self._reasons), (DESCRIPTION, self._descriptions)):
-            if texts and texts[index]:
-                changes[name] = message_pb2.Value(string_value=texts[index])
-        if changes:
-            entries = {**dict(entries), **changes}.items()
-        elif not head.application_properties and not escaped:
-            return
-        _write_entries(_APPLICATION_PROPERTIES, entries, escaped, escapes.PROPERTIES, out)
+        own = head.application_properties
+        reason = self._reasons[index] if self._reasons else ""
+        description = self._descriptions[index] if self._descriptions else ""
+        changed = self._changed[index] if self._changed else b""
+        try:
+            entries = delivered_properties.merged(own, changed, reason, description)
+        except DecodeError:
+            entries = delivered_properties.merged(own, b"", reason, description)
+        if entries or escaped:
+            items, escape = entries.items(), escapes.PROPERTIES
+            _write_entries(_APPLICATION_PROPERTIES, items, escaped, escape, out)
 
 
 def _write_delivery_annotations(passed_on: Any, token: bytes, out: bytearray) -> None:
@@ -300,13 +297,6 @@ def _data_start(body: bytes) -> int:
         if body[at] < 0x80:
             return at + 1 if at + 1 + size == len(body) else 0
     return 0
-
-
-def _changes(serialised: bytes) -> dict[str, message_pb2.Value]:
-    try:
-        return dict(message_pb2.ValueMap.FromString(serialised).entries.items())
-    except DecodeError:
-        return {}
 
 
 def _write_entries(

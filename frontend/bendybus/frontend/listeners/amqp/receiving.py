@@ -36,6 +36,7 @@ from bendybus.frontend.listeners.amqp import (
 )
 from bendybus.frontend.listeners.amqp.coordinator import Sequel
 from bendybus.frontend.security import authenticator
+from bendybus.wire import delivered_properties
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -314,8 +315,8 @@ def _dead_letter(state: Rejected, tokens: bytes) -> SettleRequest:
         return SettleRequest(Disposition.DEAD_LETTER, tokens)
     info = dict(error.info or {})
     reason, description = (
-        info.pop(outgoing_messages.REASON, None),
-        info.pop(outgoing_messages.DESCRIPTION, None),
+        info.pop(delivered_properties.REASON, None),
+        info.pop(delivered_properties.DESCRIPTION, None),
     )
     if error.condition != DEAD_LETTER:
         # Other AMQP clients: the condition of the error is the reason.
