@@ -166,6 +166,11 @@ SCENARIOS: Final[dict[Any, Scenario]] = {
             "t", d.ref(), ID, [commands.Settle("", 0, COMPLETE, token)]
         )
     ),
+    commands.TransactAlone: locked(
+        lambda d, token: commands.TransactAlone(
+            "t", d.ref(), ID, [commands.Settle("", 0, COMPLETE, token)]
+        )
+    ),
     commands.Settle: locked(lambda _, token: commands.Settle("s", 1, COMPLETE, token)),
     commands.Deliver: reserved(lambda token: commands.Deliver("s", 1, token)),
     commands.ConfirmSession: in_session(

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bendybus.domain import bounds, errors, message_access, sequence_number
+from bendybus.domain import bounds, errors, lock_token, message_access, sequence_number
+from bendybus.domain.entity import Entity
 from bendybus.domain.message_access import Access
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
@@ -51,6 +52,9 @@ async def receive_deferred(
     Not of several: locking in one and failing in another would leave locks behind.
     """
     target, by_partition = _located(front_end, asked, Access.RECEIVE)
+    if session_token:
+        bounds.check_session_token(session_token)
+        _check_held(target, by_partition, lock_token.partition_of(session_token))
     if len(by_partition) > 1:
         raise errors.InvalidOperation(
             f"{target.entity.title}: the sequence numbers belong to partitions "
@@ -83,6 +87,23 @@ def _located(
     bounds.check_numbers("sequence_numbers", asked.sequence_numbers)
     by_partition: dict[int, list[int]] = {}
     for number in asked.sequence_numbers:
-        by_partition.setdefault(sequence_number.partition_of(number), []).append(number)
+        partition = sequence_number.partition_of(number)
+        if partition not in entity.partitions():
+            raise _unknown(entity, number)
+        by_partition.setdefault(partition, []).append(number)
     target = Target(entity, asked.sub_queue, front_end.settings.unary_timeout_s)
     return target, by_partition
+
+
+def _check_held(target: Target, by_partition: dict[int, list[int]], held: int) -> None:
+    """Raise MessageNotFound for a number of another partition than that of the session."""
+    for partition, numbers in by_partition.items():
+        if partition != held:
+            raise _unknown(target.entity, numbers[0])
+
+
+def _unknown(entity: Entity, number: int) -> errors.BusError:
+    return errors.MessageNotFound(
+        f"{entity.title}: no message has the sequence number {number}.",
+        metadata={"entity": entity.name, "sequence_number": str(number)},
+    )

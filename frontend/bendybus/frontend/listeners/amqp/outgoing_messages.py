@@ -5,8 +5,8 @@ sections are left out. Besides what the sender wrote, a message gets
 
     header                  delivery-count, and the time to live that the bus gave it
     delivery annotations    the lock token, if it is locked, beside the sender's
-    message annotations     those of `annotations.SET_BY_THE_BUS`, except partition 0, the state of
-                            an active message, and an enqueued sequence number equal to its own
+    message annotations     those of `annotations.SET_BY_THE_BUS`, except partition 0 and the state
+                            of an active message; an enqueued sequence number where one is stored
     properties              creation-time and absolute-expiry-time, if it has a time to live and the
                             sender set neither: as Service Bus does, and the only place for a time
                             to live of more than 49 days, which the header's 32 bits cannot hold
@@ -33,6 +33,8 @@ from bendybus.v1 import message_pb2
 from bendybus.wire import delivered_properties
 
 _UINT_MAX: Final = 2**32 - 1
+# As the contract counts states.
+_DEFERRED: Final = 2
 
 
 class Delivery:
@@ -156,10 +158,14 @@ class Delivery:
         if self._tokens:
             until = (_LOCKED_UNTIL, values.TIMESTAMP, self._locked_until_ms)
             body, count = bytearray(_PACK_LOCKED(*facts, *until)), 3
+        elif state == _DEFERRED:
+            # The service has it also of a deferred message that is peeked at, which nobody holds.
+            until = (_LOCKED_UNTIL, values.TIMESTAMP, 0)
+            body, count = bytearray(_PACK_LOCKED(*facts, *until)), 3
         else:
             body, count = bytearray(_PACK_UNLOCKED(*facts)), 2
         # As Service Bus does: values that most messages have are left out.
-        if first and first != number:
+        if first:
             count += 1
             body += _PACK_FIRST_NUMBER(_ENQUEUED_SEQUENCE_NUMBER, values.LONG, first)
         if self._partition:
