@@ -320,3 +320,19 @@ def test_handles_are_used_again() -> None:
         handles = [each.handle for each in peer.said(Attach)[-5:]]
         assert sorted(handles) == [0, 1, 2, 3, 4]
         peer.send(*(Detach(n, True) for n in (3, 1, 4, 0, 2)))
+
+
+@pytest.mark.requirement("R541")
+@pytest.mark.parametrize("more", [False, True])
+def test_a_tag_may_be_longer_than_the_specification_has_it(more: bool) -> None:
+    peer = Peer()
+    peer.open()
+    peer.attach_sender()
+    tag = b"6f5902ac-237e-42d1-a2c7-3bb1d1ae3d45" + b"t" * 28
+
+    peer.transfer(tag=tag, more=more)
+    if more:
+        peer.send(Transfer(0), payload=b"")
+
+    [delivered] = peer.heard(events.Delivered)
+    assert delivered.tag == tag

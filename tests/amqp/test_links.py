@@ -347,7 +347,7 @@ def test_an_echo_is_answered(peer: Peer) -> None:
         (Transfer(5, 0, b"t"), "amqp:session:unattached-handle"),
         (Transfer(1, 0, b"t"), "amqp:not-allowed"),
         (Transfer(0), "amqp:invalid-field"),
-        (Transfer(0, 0, b"t" * 33), "amqp:invalid-field"),
+        (Transfer(0, 0, b"t" * 65), "amqp:invalid-field"),
         (Disposition(True, 5, 2), "amqp:invalid-field"),
         (Attach("x", 0, True), "amqp:session:handle-in-use"),
         (Attach("x", 5_000, True), "amqp:connection:framing-error"),

@@ -87,6 +87,24 @@ def unread(listening: Listening) -> tuple[RawAmqp, Any]:
     return raw, connection
 
 
+@pytest.mark.requirement("R543")
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("/$servicebus/websocket", id="the SDKs for JavaScript, Java, Go and Python"),
+        pytest.param("/$servicebus/websocket/", id="the SDKs for .NET and Rust, uamqp"),
+        pytest.param("/$ServiceBus/WebSocket/", id="another case"),
+        pytest.param("/%24servicebus/websocket", id="percent-encoded"),
+    ],
+)
+def test_a_websocket_has_each_path_that_clients_ask_for(listening: Listening, path: str) -> None:
+    asked = HANDSHAKE.replace(b"/$servicebus/websocket", path.encode())
+    with RawAmqp(listening.http_address) as raw:
+        raw.write(asked)
+
+        assert raw.socket.recv(4_096).startswith(b"HTTP/1.1 101 ")
+
+
 def test_a_websocket_is_read_again_when_its_client_has_read_everything(
     listening: Listening,
 ) -> None:

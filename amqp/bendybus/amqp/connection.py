@@ -6,6 +6,7 @@
     transport.write(connection.output())
 
     header ──► SASL ──► header ──► open ──► … ──► closed
+    header ─────────────────────► open ──► …             as ANONYMOUS, where that is offered
 
 A violation by the peer closes the connection with an error; no input raises an exception. The
 engine itself answers whatever has only one possible answer: headers, open, begin, end, detach,
@@ -36,6 +37,7 @@ from bendybus.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session, err
 # Bytes of a frame before the connection is open. The specification has 512, but some peers send
 # larger opens.
 OPENING_FRAME_SIZE: Final = 4 * 1024
+ANONYMOUS: Final = "ANONYMOUS"
 SASL_OK: Final = 0
 SASL_AUTH: Final = 1
 
@@ -46,7 +48,7 @@ class ConnectionSettings:
 
     container_id: str
     # The offered SASL mechanisms, in this order.
-    mechanisms: tuple[str, ...] = ("ANONYMOUS",)
+    mechanisms: tuple[str, ...] = (ANONYMOUS,)
     # The largest frame that the peer may send, in bytes.
     max_frame_size: int = 64 * 1024
     # Concurrent sessions, and links of all of them.
@@ -248,7 +250,7 @@ class Connection:
             offered = SaslMechanisms(self.settings.mechanisms)
             frames.write(frames.SASL, 0, offered.encoded(), self._out)
             self._state = _State.SASL
-        elif header == frames.AMQP_HEADER and self._authenticated:
+        elif header == frames.AMQP_HEADER and (self._authenticated or self._may_skip_sasl()):
             self._out += frames.AMQP_HEADER
             self._state = _State.OPENING
         else:
@@ -259,6 +261,10 @@ class Connection:
             self.emit(
                 events.Closed(Error(frames.FRAMING_ERROR, f"{header!r} is not {wanted!r}"), False)
             )
+
+    def _may_skip_sasl(self) -> bool:
+        """Whether a peer may open without SASL: it has the rights of one that stays anonymous."""
+        return not self._asked and ANONYMOUS in self.settings.mechanisms
 
     def _take_sasl(self, frame: Frame) -> None:
         if frame.kind != frames.SASL:

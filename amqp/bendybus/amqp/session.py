@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 # The incoming window, in transfers.
 INCOMING_WINDOW: Final = 5_000
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
-# The specification's bounds of delivery tags and transaction ids.
-TAG_BYTES_MAX: Final = 32
+# Bounds of delivery tags and transaction ids. The specification's is 32 bytes, but the first SDK
+# for Java (azure-servicebus 3) sends tags of 36, the text of a UUID.
+TAG_BYTES_MAX: Final = 64
 TXN_ID_BYTES_MAX: Final = 32
 # Bounds of what is kept of an attached link: name, source and target.
 NAME_BYTES_MAX: Final = 1_024

@@ -35,6 +35,7 @@ from bendybus.frontend.listeners.amqp import (
     conditions,
     coordinator,
     incoming_messages,
+    lock_names,
     outgoing_messages,
     rule_requests,
 )
@@ -247,7 +248,7 @@ def _disposition(link: ManagementLink, fields: Fields) -> SettleRequest:
 
 
 def _tokens(fields: Fields) -> bytes:
-    return b"".join([token.bytes for token in fields.listed("lock-tokens", UUID)])
+    return lock_names.tokens_of(fields.listed("lock-tokens", UUID))
 
 
 async def _update_disposition(link: ManagementLink, fields: Fields) -> Reply:
@@ -286,7 +287,7 @@ async def _peek(link: ManagementLink, fields: Fields) -> Reply:
             session_id=fields.optional("session-id", str),
         ),
     )
-    messages = [{"message": payload} for payload in _payloads(shown.batches)]
+    messages = [{"message": payload} for _, payload in _payloads(shown.batches)]
     return {"messages": messages} if messages else None
 
 
@@ -306,18 +307,19 @@ async def _receive_deferred(link: ManagementLink, fields: Fields) -> Reply:
         link.token_of(fields),
     )
     messages = []
-    for batch in batches:
-        tokens, size = batch.lock_tokens, lock_token.TOKEN_BYTES
-        for index, payload in enumerate(_payloads([batch])):
-            token = tokens[index * size : index * size + size]
-            named = {"lock-token": UUID(bytes=token)} if token else {}
-            messages.append({**named, "message": payload})
+    for name, payload in _payloads(batches):
+        named = {"lock-token": UUID(bytes=name)} if name else {}
+        messages.append({**named, "message": payload})
     return {"messages": messages}
 
 
-def _payloads(batches: Iterable[columns.DeliveredBatch]) -> list[bytes]:
+def _payloads(batches: Iterable[columns.DeliveredBatch]) -> list[tuple[bytes, bytes]]:
+    """Return the name of each message's lock, if it has one, and the message."""
     deliveries = map(outgoing_messages.Delivery, batches)
-    return [each.encode(index) for each in deliveries for index in range(len(each))]
+    named = (
+        (each, index, each.lock_name(index)) for each in deliveries for index in range(len(each))
+    )
+    return [(name, each.encode(index, name)) for each, index, name in named]
 
 
 def _messages(fields: Fields) -> Columns:

@@ -32,6 +32,7 @@ from bendybus.frontend.listeners.amqp import (
     conditions,
     coordinator,
     incoming_messages,
+    lock_names,
     outgoing_messages,
 )
 from bendybus.frontend.listeners.amqp.coordinator import Sequel
@@ -242,8 +243,9 @@ class ReceivingLink:
             if link.credit < 1 and not self._settled:
                 self._release(columns.tokens(batch, index, len(messages)))
                 return
-            token, payload = messages.lock_token(index), messages.encode(index)
-            tag = uuid.UUID(bytes=token).bytes_le if token else uuid.uuid4().bytes
+            name = messages.lock_name(index)
+            tag = lock_names.tag_of(name) if name else uuid.uuid4().bytes
+            payload, token = messages.encode(index, name), messages.lock_token(index)
             self._connection.metrics.sent.inc()
             link.send(tag, payload, settled=self._settled, context=token)
             self._granted -= 1

@@ -281,7 +281,7 @@ class HttpServer:
     def _application(self) -> web.Application:
         made = web.Application(middlewares=[self._guarded])
         made.router.add_get(HEALTH, self._health)
-        made.router.add_get(websockets.PATH.replace("$", "{_:\\$}"), self._websocket)
+        made.router.add_get(websockets.ROUTE, self._websocket)
         made.router.add_route("*", r"/{_:[\s\S]*}", self._administer)
         made.on_response_prepare.append(_named)
         return made
