@@ -128,8 +128,9 @@ class ClientConnection:
         # Sessions and links that the listener has counted, and for which policy.
         self._links_counted = 0
         self._links_policy = ""
-        # Requests to management nodes, and commits, under way.
-        self.requests = self.commits = 0
+        # Requests to management nodes, and commits, under way; and requests that wait for room: as
+        # long as there are any, nothing is read.
+        self.requests = self.commits = self.requests_without_room = 0
         self._loop = asyncio.get_running_loop()
         self.reading = Reading(wire, listener.turns, self._take_bytes, self._taken, self._waits)
         self._timers: set[asyncio.TimerHandle] = set()
@@ -192,13 +193,16 @@ class ClientConnection:
         return not (self.gone or self._engine.is_closed)
 
     def _waits(self, part: int) -> bool:
-        """Whether sends in flight or unwritten output reach the bounds divided by `part`."""
+        """Whether sends in flight or unwritten output reach the bounds divided by `part`.
+
+        Or whether requests wait for room.
+        """
         most = UNWRITTEN_MAX
         if self.reading.stranger or self.front_end.deliveries.unread_bytes >= CROWDED_BYTES:
             most = UNWRITTEN_MIN
         stuck = self._wire.unwritten() >= most // part
         self._stuck_s = (self._stuck_s or self._loop.time()) if stuck else 0.0
-        return stuck or self.sends >= SENDS_MAX // part
+        return stuck or self.sends >= SENDS_MAX // part or self.requests_without_room > 0
 
     def lost(self) -> None:
         """Take note that the wire is gone."""
