@@ -25,7 +25,7 @@ def test_the_server_offers_its_mechanisms_and_then_opens() -> None:
     assert peer.said(SaslMechanisms) == [SaslMechanisms(("MSSBCBS", "ANONYMOUS"))]
     assert peer.said(SaslOutcome) == [SaslOutcome(0)]
     [opened] = peer.said(Open)
-    assert (opened.container_id, opened.channel_max) == ("server", 254)
+    assert (opened.container_id, opened.channel_max) == ("server", 4_999)
     assert peer.engine.is_open
 
 

@@ -1,6 +1,7 @@
 """Links on which requests come and replies go, of an AMQP listener in this process."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,12 @@ def requests(count: int) -> bytes:
     )
 
 
+def status_of(reply: bytes) -> Any:
+    found = sections.decode(reply).application_properties
+    assert isinstance(found, dict)
+    return found["statusCode"]
+
+
 @pytest.mark.requirement("R544")
 def test_requests_that_find_no_room_wait_for_it_and_are_not_refused(listening: Listening) -> None:
     rooms, count = listening.listener.front_end.calls.requests, 300
@@ -69,8 +76,7 @@ def test_requests_that_find_no_room_wait_for_it_and_are_not_refused(listening: L
         listening.ask(lambda: rooms.give(*filled))
 
         replies = [raw.wait_on_channel(Transfer, lambda *_: True)[2] for _ in range(count)]
-        statuses = [sections.decode(each).application_properties["statusCode"] for each in replies]
-        assert statuses == [400] * count
+        assert list(map(status_of, replies)) == [400] * count
     eventually(lambda: not listening.connections())
     assert listening.ask(lambda: rooms.held) == 0
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bendybus.amqp import frames, sections
-from bendybus.amqp.performatives import Begin, Close, Open, SaslInit, Transfer
+from bendybus.amqp.performatives import Begin, Open, SaslInit, Transfer
 from bendybus.amqp.sections import Message, Properties
 from bendybus.frontend.listeners.amqp.client_connection import CROWDED_BYTES, UNWRITTEN_MIN
 from tests.amqp.peers import framed
@@ -124,8 +124,8 @@ def test_a_listener_that_closes_takes_no_new_websockets_while_it_hands_over(
     host, _, port = listening.http_address.rpartition(":")
     with listening.raw().open() as raw:
         closing = listening.start(listening.listener.close(4.0))
-        # It does not answer the end of its connection: the listener waits for that.
-        raw.wait(Close)
+        # It does not end its side of the connection: the listener waits for that.
+        raw.wait_for_end()
 
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port)))

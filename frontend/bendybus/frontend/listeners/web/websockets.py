@@ -172,6 +172,10 @@ class WebSocketWire:
         """Read again."""
         self._reads.set()
 
+    def finish(self) -> None:
+        """Close it when all is written: a WebSocket waits for the client's close by itself."""
+        self.close()
+
     def close(self) -> None:
         """Close it when all is written."""
         self._closing = True
