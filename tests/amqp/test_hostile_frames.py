@@ -247,7 +247,7 @@ class Peer:
     def transfer(self) -> tuple[Composite, bytes]:
         chance = self.chance
         self.delivery = (self.delivery + chance.choice((1, 1, 1, 0, 2**31))) % 2**32
-        tag = chance.choice((b"t", b"t" * 32, b"t" * 33, None, b""))
+        tag = chance.choice((b"t", b"t" * 64, b"t" * 65, None, b""))
         return Transfer(
             handle=self.handle(),
             delivery_id=chance.choice((self.delivery, None)),

@@ -25,7 +25,7 @@ def test_the_server_offers_its_mechanisms_and_then_opens() -> None:
     assert peer.said(SaslMechanisms) == [SaslMechanisms(("MSSBCBS", "ANONYMOUS"))]
     assert peer.said(SaslOutcome) == [SaslOutcome(0)]
     [opened] = peer.said(Open)
-    assert (opened.container_id, opened.channel_max) == ("server", 254)
+    assert (opened.container_id, opened.channel_max) == ("server", 4_999)
     assert peer.engine.is_open
 
 
@@ -78,7 +78,6 @@ def test_a_client_that_may_not_enter_is_told_so_and_closed() -> None:
         pytest.param(b"GET / HTTP/1.1\r\n", id="HTTP"),
         pytest.param(b"AMQP\x00\x00\x09\x01", id="AMQP 0-9-1"),
         pytest.param(b"AMQP\x02\x01\x00\x00", id="TLS inside AMQP"),
-        pytest.param(frames.AMQP_HEADER, id="without SASL"),
     ],
 )
 def test_another_protocol_is_answered_with_the_header_that_is_spoken(data: bytes) -> None:
@@ -87,6 +86,37 @@ def test_another_protocol_is_answered_with_the_header_that_is_spoken(data: bytes
     peer.feed(data)
 
     assert peer.headers == [frames.SASL_HEADER]
+    assert peer.engine.is_closed
+
+
+@pytest.mark.requirement("R540")
+def test_a_client_may_open_without_sasl_where_it_may_stay_anonymous() -> None:
+    peer = Peer(ConnectionSettings("server", mechanisms=("PLAIN", "ANONYMOUS")))
+
+    peer.feed(frames.AMQP_HEADER + framed(Open("peer")))
+
+    assert peer.headers == [frames.AMQP_HEADER]
+    assert len(peer.said(Open)) == 1
+    assert peer.engine.is_open
+
+
+def test_a_client_cannot_open_without_sasl_where_nobody_stays_anonymous() -> None:
+    peer = Peer(ConnectionSettings("server", mechanisms=("PLAIN",)))
+
+    peer.feed(frames.AMQP_HEADER + framed(Open("peer")))
+
+    assert peer.headers == [frames.SASL_HEADER]
+    assert peer.engine.is_closed
+
+
+def test_a_client_that_was_refused_cannot_open_without_sasl() -> None:
+    peer = Peer(ConnectionSettings("server", mechanisms=("PLAIN", "ANONYMOUS")))
+    peer.feed(frames.SASL_HEADER + framed(SaslInit("PLAIN"), kind=frames.SASL))
+    peer.engine.authenticate(False)
+
+    peer.feed(frames.AMQP_HEADER + framed(Open("peer")))
+
+    assert peer.said(Open) == []
     assert peer.engine.is_closed
 
 

@@ -43,7 +43,7 @@ def test_what_waits_does_not_go_to_another_link_of_the_same_handle(peer: Peer) -
     assert [each.delivery_tag for each, _ in transfers(peer)] == [b"0", b"new"]
     assert [each.context for each in link.withdraw()] == [1, 2]
     assert link.withdraw() == []
-    assert peer.engine.waiting_bytes() == 0
+    assert peer.engine.waiting_bytes == 0
 
 
 def test_nothing_is_sent_after_a_detach_from_this_side(peer: Peer) -> None:
@@ -67,7 +67,7 @@ def test_of_a_delivery_in_several_transfers_the_rest_is_not_sent(peer: Peer) -> 
         (b"other", False),
     ]
     assert [each.context for each in link.withdraw()] == [0, 1]
-    assert peer.engine.waiting_bytes() == 0
+    assert peer.engine.waiting_bytes == 0
 
 
 def test_several_links_wait_in_the_order_in_which_they_sent(peer: Peer) -> None:

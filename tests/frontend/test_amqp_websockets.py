@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bendybus.amqp import frames, sections
-from bendybus.amqp.performatives import Begin, Close, Open, SaslInit, Transfer
+from bendybus.amqp.performatives import Begin, Open, SaslInit, Transfer
 from bendybus.amqp.sections import Message, Properties
 from bendybus.frontend.listeners.amqp.client_connection import CROWDED_BYTES, UNWRITTEN_MIN
 from tests.amqp.peers import framed
@@ -87,6 +87,24 @@ def unread(listening: Listening) -> tuple[RawAmqp, Any]:
     return raw, connection
 
 
+@pytest.mark.requirement("R543")
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("/$servicebus/websocket", id="the SDKs for JavaScript, Java, Go and Python"),
+        pytest.param("/$servicebus/websocket/", id="the SDKs for .NET and Rust, uamqp"),
+        pytest.param("/$ServiceBus/WebSocket/", id="another case"),
+        pytest.param("/%24servicebus/websocket", id="percent-encoded"),
+    ],
+)
+def test_a_websocket_has_each_path_that_clients_ask_for(listening: Listening, path: str) -> None:
+    asked = HANDSHAKE.replace(b"/$servicebus/websocket", path.encode())
+    with RawAmqp(listening.http_address) as raw:
+        raw.write(asked)
+
+        assert raw.socket.recv(4_096).startswith(b"HTTP/1.1 101 ")
+
+
 def test_a_websocket_is_read_again_when_its_client_has_read_everything(
     listening: Listening,
 ) -> None:
@@ -106,8 +124,8 @@ def test_a_listener_that_closes_takes_no_new_websockets_while_it_hands_over(
     host, _, port = listening.http_address.rpartition(":")
     with listening.raw().open() as raw:
         closing = listening.start(listening.listener.close(4.0))
-        # It does not answer the end of its connection: the listener waits for that.
-        raw.wait(Close)
+        # It does not end its side of the connection: the listener waits for that.
+        raw.wait_for_end()
 
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port)))

@@ -17,6 +17,16 @@ class AmqpBus(Bus):
         given = (f"--amqp-listen={self.amqp_address}", *options.pop("front_end_options", ()))
         super().__init__(folder, front_end_options=given, **options)
 
+    def start_another_front_end(self) -> str:
+        """Start a front end at addresses of its own, which is this bus's from now on; its AMQP."""
+        before, self.amqp_address = self.amqp_address, f"{HOST}:{free_port()}"
+        self.front_end_address = f"{HOST}:{free_port()}"
+        self._front_end_options = tuple(
+            each.replace(before, self.amqp_address) for each in self._front_end_options
+        )
+        self.start_front_end()
+        return self.amqp_address
+
     @property
     def amqp_connection_string(self) -> str:
         """What official SDKs need."""

@@ -3,17 +3,34 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from azure.servicebus import ServiceBusClient as SdkClient
 from azure.servicebus import ServiceBusMessage
 
 from bendybus.amqp import sections
-from bendybus.amqp.performatives import Close, Detach, End
+from bendybus.amqp.performatives import (
+    Accepted,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Transfer,
+)
 from bendybus.amqp.sections import Message
+from bendybus.amqp.values import Symbol
+from bendybus.frontend.listeners.amqp.hand_over import TOLD
+from tests.amqp.peers import message
 from tests.integration.amqp import AmqpBus, take
-from tests.integration.raw_amqp import SENDER, RawAmqp, attach_of, ended
+from tests.integration.balancer import Balancer
+from tests.integration.processes import eventually
+from tests.integration.raw_amqp import RECEIVER, SENDER, RawAmqp, attach_of, ended
 
 # azure-servicebus leaves sockets of links that were refused to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -41,11 +58,11 @@ def test_what_is_held_is_completed_after_the_front_end_was_replaced(amqp_bus: Am
 
         took_s = amqp_bus.front_end.terminate()
         amqp_bus.start_front_end()
-        for message in held:
-            receiver.complete_message(message)
+        for each in held:
+            receiver.complete_message(each)
         rest = take(receiver, 17)
-        for message in rest:
-            receiver.complete_message(message)
+        for each in rest:
+            receiver.complete_message(each)
         late = receiver.receive_messages(5, max_wait_time=2)
 
     assert took_s < 4.0
@@ -66,15 +83,36 @@ def test_a_session_is_free_at_once_when_its_front_end_stops(amqp_bus: AmqpBus) -
             amqp_bus.start_front_end()
 
             with sdk.get_queue_receiver("sessions", session_id="a") as again:
-                [message] = take(again, 1)
-                again.complete_message(message)
+                [found] = take(again, 1)
+                again.complete_message(found)
 
-    assert message.delivery_count == 0
+    assert found.delivery_count == 0
 
 
 @pytest.mark.requirement("R518")
-def test_a_client_may_end_its_session_between_the_detach_and_the_close(amqp_bus: AmqpBus) -> None:
+def test_a_connection_ends_without_a_word_after_what_was_under_way(amqp_bus: AmqpBus) -> None:
     with RawAmqp(amqp_bus.amqp_address).open() as peer:
+        assert peer.attach("orders", SENDER) is None
+        assert peer.attach("orders", RECEIVER) is None
+        assert isinstance(peer.transfer("orders", message(b"one")), Accepted)
+        peer.flow("orders", 1)
+        peer.wait(Transfer)
+        amqp_bus.front_end.signal(signal.SIGTERM)
+        peer.wait(Flow, lambda each: each.link_credit == 0)
+
+        peer.send(Disposition(True, 0, 0, False, Accepted()))
+
+        assert peer.wait(Disposition).state == Accepted()
+        peer.wait_for_end()
+        assert [*peer.said(Detach), *peer.said(End), *peer.said(Close)] == []
+
+
+@pytest.mark.requirement("R518")
+def test_the_sdk_for_javascript_is_told_why_and_may_end_its_sessions_first(
+    amqp_bus: AmqpBus,
+) -> None:
+    peer = RawAmqp(amqp_bus.amqp_address)
+    with peer.open(properties={Symbol("product"): TOLD}):
         assert peer.attach("orders", SENDER) is None
         amqp_bus.front_end.signal(signal.SIGTERM)
         detach = peer.wait(Detach)
@@ -84,9 +122,59 @@ def test_a_client_may_end_its_session_between_the_detach_and_the_close(amqp_bus:
         refused = peer.wait(Detach)
         peer.wait(End)
 
-        # The answer came first: the SDK for JavaScript would wait a minute for it.
+        # The answer came first: it would wait a minute for it.
         assert ended(detach) == ended(refused) == "amqp:link:detach-forced"
         assert ended(peer.wait(Close)) == "amqp:connection:forced"
+
+
+@pytest.mark.requirement("R518")
+def test_programs_see_no_error_while_front_ends_are_replaced(amqp_bus: AmqpBus) -> None:
+    stop = threading.Event()
+    done: Counter[str] = Counter()
+    failures: list[str] = []
+
+    def load(name: str, work: Callable[[], object]) -> None:
+        while not stop.is_set():
+            try:
+                work()
+                done[name] += 1
+            except Exception as error:
+                failures.append(f"{name}: {error!r}")
+
+    with Balancer(amqp_bus.amqp_address) as balancer, ExitStack() as stack:
+        text = amqp_bus.connection_string.replace(amqp_bus.front_end_address, balancer.address)
+        sdk = stack.enter_context(SdkClient.from_connection_string(text))
+        sender = stack.enter_context(sdk.get_queue_sender("orders"))
+        planner = stack.enter_context(sdk.get_queue_sender("orders"))
+        receiver = stack.enter_context(sdk.get_queue_receiver("orders"))
+        peeker = stack.enter_context(sdk.get_queue_receiver("orders"))
+        due = datetime.now(UTC) + timedelta(hours=1)
+
+        def receive() -> None:
+            for each in receiver.receive_messages(10, max_wait_time=10):
+                receiver.complete_message(each)
+
+        works: dict[str, Callable[[], object]] = {
+            "send": lambda: sender.send_messages(ServiceBusMessage("x")),
+            "receive": receive,
+            "schedule": lambda: planner.schedule_messages(ServiceBusMessage("x"), due),
+            "peek": lambda: peeker.peek_messages(3),
+        }
+        threads = [threading.Thread(target=load, args=each) for each in works.items()]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            eventually(lambda: len(done) == len(works))
+            done.clear()
+            old = amqp_bus.front_end
+            balancer.target = amqp_bus.start_another_front_end()
+            old.terminate()
+        eventually(lambda: len(done) == len(works))
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+
+    assert failures == []
 
 
 @pytest.mark.requirement("R491")
@@ -102,8 +190,8 @@ def test_a_request_under_way_is_answered_before_the_hand_over(amqp_bus: AmqpBus)
         for timer in (stop, *resume):
             timer.start()
 
-        message = {"message-id": "a", "message": sections.encode(Message(data=[b"a"]))}
-        status, _, _ = peer.manage("orders", "schedule-message", {"messages": [message]})
+        asked = {"message-id": "a", "message": sections.encode(Message(data=[b"a"]))}
+        status, _, _ = peer.manage("orders", "schedule-message", {"messages": [asked]})
 
     assert status == 200
 

@@ -15,10 +15,14 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
+from bendybus.amqp.performatives import Detach
+from bendybus.amqp.values import Symbol
 from tests.integration.amqp import AmqpBus, take
+from tests.integration.raw_amqp import RECEIVER, RawAmqp, ended
 
 # azure-servicebus leaves sockets of links that were refused to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+SESSION_FILTER = Symbol("com.microsoft:session-filter")
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +134,28 @@ def test_a_receiver_may_wait_as_long_as_the_lock_lasts(amqp_bus: AmqpBus, sdk: S
         time.sleep(2)
         with pytest.raises(SessionLockLostError):
             receiver.receive_messages(max_wait_time=5)
+
+
+@pytest.mark.requirement("R545")
+def test_the_end_of_a_session_is_told_to_a_receiver_that_does_not_receive(
+    amqp_bus: AmqpBus,
+) -> None:
+    with amqp_bus.administration() as administration:
+        administration.create_queue("idle", requires_session=True, lock_duration="PT5S")
+    with RawAmqp(amqp_bus.amqp_address).open() as peer:
+        began = time.monotonic()
+        wanted = {SESSION_FILTER: "a"}
+        assert peer.attach("idle", RECEIVER, filter=wanted) is None
+        time.sleep(3)
+        assert peer.manage("idle", "renew-session-lock", {"session-id": "a"})[0] == 200
+
+        detach = peer.wait(Detach, within_s=20)
+
+        assert ended(detach) == "com.microsoft:session-lock-lost"
+        assert 7.5 < time.monotonic() - began < 12
+        peer.send(Detach(0, True))
+        # It is free for the next one.
+        assert peer.attach("idle", RECEIVER, filter=wanted) is None
 
 
 @pytest.mark.requirement("R490")

@@ -1,4 +1,4 @@
-"""Clients of azure-servicebus whose tokens end while they work. Real processes.
+"""Clients whose tokens end while they work, or that have only a token. Real processes.
 
 `make azure-tokens` is the long form, over TLS.
 """
@@ -13,7 +13,8 @@ from bendybus.domain import shared_access
 from tests.azure_sdk import tokens
 from tests.azure_sdk.token_load import Plan, Target
 from tests.integration.guarded import Guarded
-from tests.integration.secured import ROOT_KEY, ROOT_POLICY
+from tests.integration.raw_amqp import RECEIVER, SENDER, ended
+from tests.integration.secured import ROOT_KEY, ROOT_POLICY, SEND_KEY
 
 # azure-servicebus leaves sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -42,3 +43,16 @@ def test_clients_that_put_new_tokens_in_time_lose_nothing_and_get_no_error(
         figures, wrong = tokens.run(target, administration, Plan(13.0, 11))
 
     assert wrong == [], figures
+
+
+@pytest.mark.requirement("R540")
+def test_a_client_that_opens_without_sasl_has_the_rights_of_its_token(guarded: Guarded) -> None:
+    with guarded.raw() as peer:
+        peer.opened()
+        refused = peer.attach("orders", RECEIVER)
+        assert refused is not None
+        assert ended(refused) == "amqp:unauthorized-access"
+
+        assert peer.put_token(guarded.token("sender", SEND_KEY), guarded.uri("orders")) == 202
+
+        assert peer.attach("orders", SENDER) is None

@@ -6,6 +6,7 @@
     transport.write(connection.output())
 
     header ──► SASL ──► header ──► open ──► … ──► closed
+    header ─────────────────────► open ──► …             as ANONYMOUS, where that is offered
 
 A violation by the peer closes the connection with an error; no input raises an exception. The
 engine itself answers whatever has only one possible answer: headers, open, begin, end, detach,
@@ -36,6 +37,7 @@ from bendybus.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session, err
 # Bytes of a frame before the connection is open. The specification has 512, but some peers send
 # larger opens.
 OPENING_FRAME_SIZE: Final = 4 * 1024
+ANONYMOUS: Final = "ANONYMOUS"
 SASL_OK: Final = 0
 SASL_AUTH: Final = 1
 
@@ -46,12 +48,14 @@ class ConnectionSettings:
 
     container_id: str
     # The offered SASL mechanisms, in this order.
-    mechanisms: tuple[str, ...] = ("ANONYMOUS",)
+    mechanisms: tuple[str, ...] = (ANONYMOUS,)
     # The largest frame that the peer may send, in bytes.
     max_frame_size: int = 64 * 1024
-    # Concurrent sessions, and links of all of them.
-    sessions_max: int = 255
-    links_max: int = 1_024
+    # Concurrent sessions, links of all of them, and the highest handle in one session. As Service
+    # Bus has them: its SDKs begin a session for each link.
+    sessions_max: int = 5_000
+    links_max: int = 5_000
+    handle_max: int = 255
     # The peer must send a frame at least once in this time; None: it need not.
     idle_time_out_ms: int | None = None
     # The properties in our open.
@@ -95,8 +99,8 @@ class Connection:
         self.release = release
         # The peer's open.
         self.peer: Open | None = None
-        # Attached links of all sessions.
-        self.links = 0
+        # Attached links of all sessions, and bytes of transfers that wait for their windows.
+        self.links = self.waiting_bytes = 0
         # The caller may lower these for a peer that is not authorized yet.
         self.sessions_max, self.links_max = settings.sessions_max, settings.links_max
         # Frames that the peer may still send; None: no limit.
@@ -111,6 +115,8 @@ class Connection:
         self._events: list[events.Event] = []
         # By the peer's channel.
         self._sessions: dict[int, Session] = {}
+        # Our channels that are free again.
+        self._freed: list[int] = []
         self._to_flush: dict[Session, None] = {}
         # Reported in `_events` already.
         self._credit_changed: set[IncomingLink | OutgoingLink] = set()
@@ -135,9 +141,10 @@ class Connection:
         """The sessions that are not ended."""
         return tuple(self._sessions.values())
 
-    def waiting_bytes(self) -> int:
-        """Return how many bytes of transfers wait for the peer's session windows."""
-        return sum(session.waiting_bytes for session in self._sessions.values())
+    @property
+    def session_count(self) -> int:
+        """How many sessions are not ended."""
+        return len(self._sessions)
 
     # In and out
 
@@ -248,7 +255,7 @@ class Connection:
             offered = SaslMechanisms(self.settings.mechanisms)
             frames.write(frames.SASL, 0, offered.encoded(), self._out)
             self._state = _State.SASL
-        elif header == frames.AMQP_HEADER and self._authenticated:
+        elif header == frames.AMQP_HEADER and (self._authenticated or self._may_skip_sasl()):
             self._out += frames.AMQP_HEADER
             self._state = _State.OPENING
         else:
@@ -259,6 +266,10 @@ class Connection:
             self.emit(
                 events.Closed(Error(frames.FRAMING_ERROR, f"{header!r} is not {wanted!r}"), False)
             )
+
+    def _may_skip_sasl(self) -> bool:
+        """Whether a peer may open without SASL: it has the rights of one that stays anonymous."""
+        return not self._asked and ANONYMOUS in self.settings.mechanisms
 
     def _take_sasl(self, frame: Frame) -> None:
         if frame.kind != frames.SASL:
@@ -344,8 +355,7 @@ class Connection:
                 "amqp:resource-limit-exceeded",
                 f"at most {self.sessions_max} sessions may be begun",
             )
-        used = {session.channel for session in self._sessions.values()}
-        ours = next(each for each in range(self.settings.sessions_max) if each not in used)
+        ours = self._freed.pop() if self._freed else len(self._sessions)
         session = Session(self, ours, asked)
         self._sessions[channel] = session
         answer = Begin(
@@ -353,7 +363,7 @@ class Connection:
             next_outgoing_id=0,
             incoming_window=INCOMING_WINDOW,
             outgoing_window=OUTGOING_WINDOW,
-            handle_max=self.settings.links_max - 1,
+            handle_max=self.settings.handle_max,
         )
         self.write_body(ours, answer.encoded())
         self.emit(events.Begun(session))
@@ -363,6 +373,7 @@ class Connection:
         if session is None:
             # Both sides ended the session at the same time.
             return
+        self._freed.append(session.channel)
         self._to_flush.pop(session, None)
         if session.ending:
             return

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 # The incoming window, in transfers.
 INCOMING_WINDOW: Final = 5_000
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
-# The specification's bounds of delivery tags and transaction ids.
-TAG_BYTES_MAX: Final = 32
+# Bounds of delivery tags and transaction ids. The specification's is 32 bytes, but the first SDK
+# for Java (azure-servicebus 3) sends tags of 36, the text of a UUID.
+TAG_BYTES_MAX: Final = 64
 TXN_ID_BYTES_MAX: Final = 32
 # Bounds of what is kept of an attached link: name, source and target.
 NAME_BYTES_MAX: Final = 1_024
@@ -234,7 +235,7 @@ class Session:
     def drop_waiting(self, delivery: OutgoingDelivery) -> None:
         """Forget what of a delivery waits for the peer's window."""
         for body, payload in delivery.waiting or ():
-            self.waiting_bytes -= len(body) + len(payload) + _WAITING_BYTES
+            self._count_waiting(-(len(body) + len(payload) + _WAITING_BYTES))
         delivery.waiting = None
         self._dropped += 1
         if 2 * self._dropped > len(self._waiting):
@@ -266,7 +267,7 @@ class Session:
                 self._waiting.append(delivery)
                 delivery.link.waiting.append(delivery)
             delivery.waiting.append((body, payload))
-            self.waiting_bytes += len(body) + len(payload) + _WAITING_BYTES
+            self._count_waiting(len(body) + len(payload) + _WAITING_BYTES)
             return
         self._write_transfer(body, payload)
 
@@ -282,7 +283,7 @@ class Session:
             delivery = self._waiting[0]
             if delivery.waiting:
                 body, payload = delivery.waiting.pop()
-                self.waiting_bytes -= len(body) + len(payload) + _WAITING_BYTES
+                self._count_waiting(-(len(body) + len(payload) + _WAITING_BYTES))
                 self._write_transfer(body, payload)
                 if delivery.waiting:
                     # Its further transfers.
@@ -322,8 +323,13 @@ class Session:
         self._decided.clear()
         self._echoes.clear()
         self._waiting.clear()
-        self.waiting_bytes = self._dropped = 0
+        self._count_waiting(-self.waiting_bytes)
+        self._dropped = 0
         self._run = None
+
+    def _count_waiting(self, size_bytes: int) -> None:
+        self.waiting_bytes += size_bytes
+        self.connection.waiting_bytes += size_bytes
 
     def _take_transfer(self, transfer: Transfer, payload: bytes) -> None:
         self._next_incoming_id = serial.after(self._next_incoming_id)
@@ -412,9 +418,9 @@ class Session:
             raise ProtocolError(
                 "amqp:session:handle-in-use", f"handle {attach.handle} is attached already"
             )
-        most = self.connection.settings.links_max
-        if attach.handle >= most:
-            raise ProtocolError("amqp:connection:framing-error", f"handles are at most {most - 1}")
+        most = self.connection.settings.handle_max
+        if attach.handle > most:
+            raise ProtocolError("amqp:connection:framing-error", f"handles are at most {most}")
         most = self.connection.links_max
         if self.connection.links >= most:
             raise ProtocolError(

@@ -1,5 +1,7 @@
 """What unary calls make a front end hold: bytes of requests, and of answers that are not read yet.
 
+And what AMQP connections do: the state of their sessions and links.
+
 Each call takes room before memory is taken for it: of its connection, of its policy, and of all. A
 holder that has nothing gets room for one thing of any size; so a large message passes, one at a
 time. What streams hold is in `flow_control`. On the loop only; knows no protocol.
@@ -11,7 +13,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
-from bendybus.domain.limits import MB
+from bendybus.domain.limits import KB, MB
 
 
 class Holder(NamedTuple):
@@ -39,6 +41,10 @@ REQUESTS: Final = Bounds(16 * MB, 64 * MB, 256 * MB)
 ANSWERS: Final = Bounds(8 * MB, 64 * MB, 128 * MB)
 # What receives that wait may be answered: sixteen of 100 messages each on one connection.
 RECEIVES: Final = Bounds(32 * MB, 64 * MB, 128 * MB)
+# Sessions and links of AMQP, by what the state of each takes while it is idle (measured: 2.5 KB for
+# both together). A connection may have 5,000 of each.
+LINK_BYTES: Final = 4 * KB
+LINKS: Final = Bounds(10_000 * LINK_BYTES, 36_000 * LINK_BYTES, 40_000 * LINK_BYTES)
 # Unary calls under way.
 CALLS_MAX: Final = 10_000
 
@@ -77,6 +83,12 @@ class Room:
             return False
         self._count(holder, size_bytes)
         return True
+
+    def hold(self, holder: Holder, size_bytes: int) -> bool:
+        """Take room, whether there is some or not; return whether there was."""
+        fits = self._fits(self._levels(holder), size_bytes)
+        self._count(holder, size_bytes)
+        return fits
 
     async def wait(self, holder: Holder, size_bytes: int) -> None:
         """Take room as soon as there is some."""
@@ -217,4 +229,5 @@ class CallLedger:
         self.answers = Room(ANSWERS)
         # Of calls that wait for messages, a minute and more: others do not wait for those.
         self.receives = Room(RECEIVES)
+        self.links = Room(LINKS)
         self.places = Places(CALLS_MAX)

@@ -4,6 +4,7 @@ A claim covers the links whose address lies under its audience, for the rights o
 the token expires or its policy or key is removed.
 """
 
+import itertools
 from collections import OrderedDict
 from typing import Final
 
@@ -12,10 +13,12 @@ from bendybus.domain.errors import BusError
 from bendybus.frontend.listeners.amqp import addresses
 from bendybus.frontend.security.authenticator import Authenticator, Caller, Operation
 
-# Of one connection; beyond that the oldest is dropped. SDKs put one for each link's address.
-CLAIMS_MAX: Final = 1_024
+# Of one connection; beyond that the oldest is dropped. SDKs put one for each link's address, and
+# for its $management: as many as a connection may have links.
+CLAIMS_MAX: Final = 10_000
 # Their tokens and audiences, in characters.
-CLAIMS_CHARS_MAX: Final = 512 * 1024
+CLAIMS_CHARS_MAX: Final = 2 * 1024 * 1024
+_MANAGEMENT: Final = "/$management"
 
 
 class Claims:
@@ -23,8 +26,9 @@ class Claims:
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
-        # Tokens and their expiry by audience, a path in lower case.
-        self._tokens: OrderedDict[str, tuple[str, float | None]] = OrderedDict()
+        # Tokens, their expiry and their number by audience, a path in lower case.
+        self._tokens: OrderedDict[str, tuple[str, float | None, int]] = OrderedDict()
+        self._numbers = itertools.count()
         self._chars = 0
         # The token of a client that authenticated with SASL PLAIN.
         self._token: str | None = None
@@ -43,7 +47,7 @@ class Claims:
         caller = self._authenticator.authenticate(token)
         self._forget(path)
         # The authenticator's own copy, which connections share.
-        self._tokens[path] = (caller.token, caller.good_until_s)
+        self._tokens[path] = (caller.token, caller.good_until_s, next(self._numbers))
         self._chars += len(path) + len(caller.token)
         while len(self._tokens) > CLAIMS_MAX or self._chars > CLAIMS_CHARS_MAX:
             self._forget(next(iter(self._tokens)))
@@ -51,7 +55,7 @@ class Claims:
 
     def next_end_s(self, now_s: float) -> float | None:
         """Return when the next token expires, in seconds since 1970; None: none does."""
-        ends_s = (end_s for _, end_s in self._tokens.values() if end_s is not None)
+        ends_s = (end_s for _, end_s, _ in self._tokens.values() if end_s is not None)
         return min((end_s for end_s in ends_s if end_s > now_s), default=None)
 
     def sign_in(self, policy: str, key: str) -> Caller:
@@ -83,18 +87,24 @@ class Claims:
     def _all(self, path: str | None = None) -> list[str]:
         """Return the tokens whose audience covers a path, or all: PLAIN, then the newest first."""
         signed_in = [] if self._token is None else [self._token]
-        put = reversed(self._tokens.items())
-        return signed_in + [
-            token for audience, (token, _) in put if path is None or _covers(audience, path)
-        ]
+        if path is None:
+            return signed_in + [token for token, _, _ in reversed(self._tokens.values())]
+        found = [self._tokens[each] for each in _audiences(path.lower()) if each in self._tokens]
+        found.sort(key=lambda each: each[2], reverse=True)
+        return signed_in + [token for token, _, _ in found]
 
     def _forget(self, path: str) -> None:
         if path in self._tokens:
-            token, _ = self._tokens.pop(path)
+            token, _, _ = self._tokens.pop(path)
             self._chars -= len(path) + len(token)
 
 
-def _covers(audience: str, path: str) -> bool:
-    """Whether a path lies under an audience: itself, a sub-queue, or a subscription of it."""
-    management = audience.removesuffix("/$management")
-    return shared_access.covers(management, path.lower())
+def _audiences(path: str) -> list[str]:
+    """Return the audiences that cover a path: all, itself, or what it is a sub-queue or such of.
+
+    Each also with $management at its end. Few, however many tokens there are.
+    """
+    ends = [at for at, character in enumerate(path) if character == "/"]
+    scopes = ["", *(path[:end] for end in ends), path]
+    covering = [scope for scope in scopes if shared_access.covers(scope, path)]
+    return [*covering, *(f"{scope}{_MANAGEMENT}" for scope in covering if scope)]

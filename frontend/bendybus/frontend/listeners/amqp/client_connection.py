@@ -10,6 +10,7 @@ all output is written at once. `attach` decides what a link becomes, `turns` whe
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -21,12 +22,12 @@ from bendybus.amqp.links import Link, LinkState, OutgoingDelivery, OutgoingLink
 from bendybus.amqp.performatives import Error
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core.call_ledger import Holder
-from bendybus.frontend.core.sessions import LockedSession
+from bendybus.frontend.core.call_ledger import LINK_BYTES, Holder
 from bendybus.frontend.listeners.amqp import attach, conditions
 from bendybus.frontend.listeners.amqp.claims import Claims
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
 from bendybus.frontend.listeners.amqp.hand_over import DETACHED
+from bendybus.frontend.listeners.amqp.held_sessions import HeldSessions
 from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.frontend.listeners.amqp.request_links import ReplyLink
@@ -88,6 +89,9 @@ class Wire(Protocol):
     def resume_reading(self) -> None:
         """Read again."""
 
+    def finish(self) -> None:
+        """End the output when all is written; what still comes is passed on until its end."""
+
     def close(self) -> None:
         """Close it when all is written."""
 
@@ -111,12 +115,15 @@ class ClientConnection:
         self.claims = Claims(listener.authenticator)
         self.client = listener.next_name()
         self.new_id = listener.new_id
+        # What its open says that it is, if anything.
+        self.product: Any = None
         # Requests in flight to the core.
         self.sends = self.settlements = 0
         # Sending links with transfers to pass on at the end of this read.
         self.collected: dict[SendingLink, None] = {}
         self.reply_links: set[ReplyLink] = set()
         self.coordinators: set[CoordinatorLink] = set()
+        self.held_sessions = HeldSessions()
         # The policy of the latest token; "" where none is required.
         self.policy = ""
         self._engine = Connection(settings, reserve=self.reserve, release=self.release)
@@ -125,26 +132,28 @@ class ClientConnection:
         # Bytes of incomplete deliveries, and the policy that they are counted for.
         self._parts_bytes = 0
         self._parts_policy = ""
-        # Sessions and links that the listener has counted, and for which policy.
+        # Sessions and links that are counted in the ledger, and for whom.
         self._links_counted = 0
-        self._links_policy = ""
-        # Requests to management nodes, and commits, under way.
-        self.requests = self.commits = 0
+        self._links_holder = self.holder
+        # Requests to management nodes, and commits, under way; and requests that wait for room: as
+        # long as there are any, nothing is read.
+        self.requests = self.commits = self.requests_without_room = 0
         self._loop = asyncio.get_running_loop()
         self.reading = Reading(wire, listener.turns, self._take_bytes, self._taken, self._waits)
         self._timers: set[asyncio.TimerHandle] = set()
         self._called_later: set[Callable[[], None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._heartbeat: asyncio.TimerHandle | None = None
-        # When the next token expires.
+        # When the next token expires, or one did that was replaced.
         self._recheck: asyncio.TimerHandle | None = None
+        self._recheck_s = math.inf
         # Set after each answer.
         self._answered = asyncio.Event()
-        self._writing = self._closing = False
+        self._writing = self._closing = self._finished = False
         # The wire is lost.
         self.gone = False
-        # The front end stops, and has detached the links: there are no new ones.
-        self.handed_over = False
+        # The front end stops: it reads no more, and then, does nothing more for this client.
+        self.hushed = self.handed_over = False
         # Since when too much output is unwritten; 0: it is not.
         self._stuck_s = 0.0
         self._refused = 0
@@ -192,13 +201,17 @@ class ClientConnection:
         return not (self.gone or self._engine.is_closed)
 
     def _waits(self, part: int) -> bool:
-        """Whether sends in flight or unwritten output reach the bounds divided by `part`."""
+        """Whether sends in flight or unwritten output reach the bounds divided by `part`.
+
+        Or whether requests wait for room, or nothing more is to be read.
+        """
         most = UNWRITTEN_MAX
         if self.reading.stranger or self.front_end.deliveries.unread_bytes >= CROWDED_BYTES:
             most = UNWRITTEN_MIN
         stuck = self._wire.unwritten() >= most // part
         self._stuck_s = (self._stuck_s or self._loop.time()) if stuck else 0.0
-        return stuck or self.sends >= SENDS_MAX // part
+        many = self.sends >= SENDS_MAX // part or self.requests_without_room > 0
+        return stuck or many or self.hushed
 
     def lost(self) -> None:
         """Take note that the wire is gone."""
@@ -267,8 +280,10 @@ class ClientConnection:
 
     def put_token(self, audience: str, token: str) -> None:
         """Take a token of the client. Raises Unauthenticated, InvalidArgument."""
-        self.policy = self.claims.put(audience, token).policy
-        self._recheck_in_time()
+        caller = self.claims.put(audience, token)
+        self.policy = caller.policy
+        if self._recheck is None or (caller.good_until_s or math.inf) < self._recheck_s:
+            self._recheck_in_time()
         self._known()
 
     @property
@@ -282,20 +297,7 @@ class ClientConnection:
         It is the session of the link with a name. If there is no such link, the one with an id:
         of several links, of which all but one have lost it, that which locked it last.
         """
-        found: list[LockedSession] = []
-        for link in self.links():
-            held = link.context
-            if (
-                isinstance(held, SessionReceivingLink)
-                and held.session is not None
-                and session_id in (None, held.session.session_id)
-                and held.path.lower() == path.lower()
-            ):
-                if link.name == link_name:
-                    return held.session.token
-                if session_id is not None:
-                    found.append(held.session)
-        return max(found, key=lambda each: each.locked_until_ms).token if found else None
+        return self.held_sessions.token(path, session_id, link_name)
 
     def recheck(self) -> None:
         """Detach the links whose tokens are no longer valid."""
@@ -314,16 +316,23 @@ class ClientConnection:
         """Schedule `recheck` for when the next token expires."""
         if self._recheck is not None:
             self._recheck.cancel()
+            self._recheck = None
         now_s = self._listener.clock()
         end_s = self.claims.next_end_s(now_s)
         if end_s is not None:
+            self._recheck_s = end_s
             self._recheck = self._loop.call_later(end_s - now_s + 0.01, self.recheck)
 
     @property
     def busy(self) -> bool:
         """Whether something that the client asked for is not answered yet."""
         asked = self.sends or self.settlements or self.requests or self.commits
-        return bool(asked or self._engine.waiting_bytes())
+        return bool(asked or self._engine.waiting_bytes)
+
+    @property
+    def quiet_s(self) -> float:
+        """For how long nothing was received."""
+        return self._loop.time() - self._heard_s
 
     async def changed(self) -> None:
         """Wait until something was answered, or the wire is gone."""
@@ -356,11 +365,28 @@ class ClientConnection:
         self._engine.close(error)
         self._write()
         self._close_in_time()
+        # The client's answer is to be read.
+        self.hushed = False
+        self.reading.go_on()
+
+    def cut(self) -> None:
+        """End the transport after what is written: for the client the connection is lost."""
+        for link in self.links():
+            self._leave(link, lost=True)
+        self._write()
+        self._finished = True
+        self._engine.lost()
+        self._wire.finish()
+        self._close_in_time()
+        # What the client still sends is read and dropped: else TCP might take back what it has not
+        # read yet.
+        self.hushed = False
+        self.reading.go_on()
 
     @property
     def sessions(self) -> int:
         """How many AMQP sessions there are."""
-        return len(self._engine.sessions)
+        return self._engine.session_count
 
     def links(self) -> list[Link]:
         """Return the links of all sessions."""
@@ -384,7 +410,7 @@ class ClientConnection:
 
     def _write(self) -> None:
         self._writing = False
-        if self.gone:
+        if self.gone or self._finished:
             return
         self._count_links()
         self._answered.set()
@@ -404,15 +430,17 @@ class ClientConnection:
 
     def _count_links(self) -> None:
         """Count links and sessions; close the connection if all have too many and it has many."""
-        now = 0 if self.gone else self._engine.links + len(self._engine.sessions)
+        now = 0 if self.gone else self._engine.links + self._engine.session_count
         if now == self._links_counted:
             return
-        listener, change = self._listener, now - self._links_counted
-        if self._links_policy != self.policy:
-            listener.count_links(-self._links_counted, self._links_policy)
-            self._links_policy, change = self.policy, now
+        room, change = self.front_end.calls.links, now - self._links_counted
+        if self._links_holder != self.holder:
+            room.give(self._links_holder, self._links_counted * LINK_BYTES)
+            self._links_holder, change = self.holder, now
         self._links_counted = now
-        if not listener.count_links(change, self.policy) and now > LINKS_MIN and change > 0:
+        if change < 0:
+            room.give(self._links_holder, -change * LINK_BYTES)
+        elif not room.hold(self._links_holder, change * LINK_BYTES) and now > LINKS_MIN:
             text = "too many links and sessions, of one policy or of all"
             self.soon(self.end, Error("amqp:resource-limit-exceeded", text))
 
@@ -420,7 +448,7 @@ class ClientConnection:
         """Count unwritten output in the ledger of the front end."""
         if self.gone:
             return
-        now = self._wire.unwritten() + self._engine.waiting_bytes()
+        now = self._wire.unwritten() + self._engine.waiting_bytes
         change, self._unwritten_bytes = now - self._unwritten_bytes, now
         if change > 0:
             self._unwritten.handed(change)
@@ -475,6 +503,10 @@ class ClientConnection:
 
     def _take(self, event: events.Event) -> bool:
         """Handle an event; return whether the engine waited for that to read on."""
+        if self.handed_over:
+            if isinstance(event, events.Attached):
+                event.link.refuse(DETACHED)
+            return False
         if isinstance(event, events.Delivered):
             self.metrics.received.inc()
             if event.link.context is not None:
@@ -498,6 +530,7 @@ class ClientConnection:
             self._authenticate(event)
             return True
         elif isinstance(event, events.Opened):
+            self.product = (event.open.properties or {}).get("product")
             if self.claims.any:
                 self._known()
             if event.open.idle_time_out:
@@ -545,9 +578,6 @@ class ClientConnection:
             context.closed(lost=lost)
 
     def _attached(self, event: events.Attached) -> None:
-        if self.handed_over:
-            event.link.refuse(DETACHED)
-            return
         refused = attach.attach(self, event.link, event.attach)
         if refused is not None:
             self._refused += 1

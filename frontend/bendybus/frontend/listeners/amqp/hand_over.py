@@ -1,61 +1,105 @@
 """The end of a connection whose front end stops: its client goes on through another one.
 
-    no more credit ──► what is under way is answered ──► links are detached ──► the client may end
-    their sessions ──► the connection is closed by force ──► the client answers that
+    no more credit ──► what is under way is answered, and a moment passes without input ──► sessions
+    are given up ──► the output ends ──► the client ends its own
 
-What is read after the last answer is not done, and a client reads every answer before its end: so
-it knows of all that was done, and may repeat the rest.
+No frame says so: a client that is told of a detach, or of a close, reports it to its program, or
+never attaches again; a connection that is lost is what every client prepares for. Only the SDK for
+JavaScript waits for answers to what it sent on one that is lost, and repeats a receive only if it
+knows why that ended: its links are detached and its connection is closed by force. What is read
+after the last answer is not done, and a client reads every answer before the end: so it knows of
+all that was done, and may repeat the rest. What each client does at each step, and was tried:
+docs/internals/decisions/20261128-a-connection-ends-without-a-word.md.
 """
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from bendybus.amqp.links import Link
 from bendybus.amqp.performatives import Error
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
-from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
+# What was on its way to the bus when its credit ended arrives, and what programs work on is
+# settled: no SDK repeats every settlement by itself. Nothing may come for QUIET_S; a client that
+# goes on has MOMENT_S, and as long again until nothing of it is under way: then a program that asks
+# again and again has its answer, and has not asked again. Together about the second after which the
+# SDK for JavaScript fails a send without credit.
+QUIET_S: Final = 0.1
+MOMENT_S: Final = 0.4
+# What the SDK for JavaScript has in the properties of its open.
+TOLD: Final = "MSJSClient"
 _TEXT: Final = "the front end stops; connect again"
 DETACHED: Final = Error("amqp:link:detach-forced", _TEXT)
 CLOSED: Final = Error("amqp:connection:forced", _TEXT)
-# How long a client may take to end the sessions of links that were detached. The SDK for JavaScript
-# does so, and without an answer waits for up to a minute before it connects again.
+# How long it may take to end the sessions of links that were detached: without an answer to that it
+# waits for up to a minute before it connects again.
 ENDS_S: Final = 0.25
-# A client may take so long to answer the end of its connection: what it has not read when the
-# process ends may never reach it.
+# A client may take so long to end its side of the connection: what it has not read when the process
+# ends may never reach it.
 GOODBYE_S: Final = 1.0
 
 
 async def hand_over(connection: "ClientConnection", until_s: float) -> None:
-    """Finish what is under way, then close: the client connects to another front end.
+    """Finish what is under way, then cut: the client connects to another front end.
 
     `until_s`: how long answers are waited for, on the loop's clock.
     """
+    loop = asyncio.get_running_loop()
     for link in connection.links():
-        if isinstance(link.context, (SendingLink, ReceivingLink, RequestLink)):
+        # Not those for requests: what waits for credit there is lost with the connection.
+        if isinstance(link.context, (SendingLink, ReceivingLink)):
             link.context.finish()
     connection.write_soon()
+    began_s = loop.time()
+    moment_s = min(until_s, began_s + MOMENT_S)
+    while not connection.gone and (now_s := loop.time()) < moment_s:
+        quiet_s = min(connection.quiet_s, now_s - began_s)
+        if quiet_s >= QUIET_S:
+            break
+        await asyncio.sleep(min(QUIET_S - quiet_s, moment_s - now_s))
+    await _idle(connection, min(until_s, loop.time() + MOMENT_S))
+    connection.hushed = True
+    await _idle(connection, until_s)
+    # STRICTLY TOGETHER with the last look at what is under way: what is read from now on is not
+    # done, so that the client, which hears nothing of it, repeats it safely.
+    connection.handed_over = True
+    links = connection.links()
+    held = [connection.drop(link) for link in links]
+    # STRICTLY BEFORE the end: the client asks for its sessions again at once.
+    await asyncio.gather(*(each for each in held if each is not None))
+    if connection.product == TOLD:
+        await _tell(connection, links)
+    else:
+        connection.cut()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GOODBYE_S):
+            while not connection.gone:
+                await connection.changed()
+
+
+async def _idle(connection: "ClientConnection", until_s: float) -> None:
+    """Wait until nothing of a connection is under way, or it is too late for that."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(until_s):
             while connection.busy:
                 await connection.changed()
-    # STRICTLY TOGETHER with the last look at what is under way: what is read from now on is not
-    # done, so that the client, which hears nothing of it, repeats it safely.
-    connection.handed_over = True
-    dropped = [(link, connection.drop(link)) for link in connection.links()]
-    await asyncio.gather(
-        *(connection.detach_dropped(link, DETACHED, held) for link, held in dropped)
-    )
+
+
+async def _tell(connection: "ClientConnection", links: Sequence[Link]) -> None:
+    """Detach the links, let the client end its sessions, then close."""
+    connection.hushed = False
+    connection.reading.go_on()
+    for link in links:
+        link.detach(DETACHED)
+    connection.write_soon()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ENDS_S):
             while not connection.gone and connection.sessions:
                 await connection.changed()
     connection.end(CLOSED)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(GOODBYE_S):
-            while not connection.gone:
-                await connection.changed()

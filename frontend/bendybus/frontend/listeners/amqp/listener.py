@@ -34,8 +34,6 @@ MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN)
 # LARGEST_MIN of the largest messages. One connection may have a third of that, one policy two.
 PARTS_BYTES_MIN: Final = 32 * limits.MB
 LARGEST_MIN: Final = 3
-# Links and sessions of all connections. One policy may have nine tenths.
-LINKS_MAX: Final = 20_000
 # Bytes that one read takes, and so the most that waits for a turn. Strangers: see `turns`.
 READ_BYTES: Final = 32 * 1024
 STRANGER_READ_BYTES: Final = 4 * 1024
@@ -87,7 +85,6 @@ class AmqpListener:
         self.parts_bytes = 0
         # By policy; "" before the first token.
         self._parts: Counter_[str] = Counter_()
-        self._links: Counter_[str] = Counter_()
         self._parts_bytes_max = PARTS_BYTES_MIN
         self._servers: list[asyncio.Server] = []
         self._others: list[Server] = []
@@ -120,8 +117,7 @@ class AmqpListener:
     async def close(self, drain_s: float) -> None:
         """Accept no more connections, let open ones finish requests, and hand them over.
 
-        Clients are told that their links and their connection were closed by force; SDKs then
-        connect again, to another front end.
+        For clients their connection is lost then: they connect again, to another front end.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + drain_s
@@ -203,15 +199,6 @@ class AmqpListener:
         self._parts[policy] -= size_bytes
         if not self._parts[policy]:
             del self._parts[policy]
-
-    def count_links(self, change: int, policy: str) -> bool:
-        """Count links and sessions; return whether the bounds are kept."""
-        self._links[policy] += change
-        theirs = self._links[policy]
-        if not theirs:
-            del self._links[policy]
-        most = LINKS_MAX * 9 // 10 if self.authenticator.required else LINKS_MAX
-        return theirs <= most and self._links.total() <= LINKS_MAX
 
 
 def message_ids() -> Callable[[], str]:
@@ -303,6 +290,15 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         """Read again."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def finish(self) -> None:
+        """End the output when all is written; what still comes is passed on until its end."""
+        if self._transport is not None and not self._transport.is_closing():
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            else:
+                # TLS says goodbye, and drops what comes until the client has, too.
+                self._transport.close()
 
     def close(self) -> None:
         """Close it when all is written."""

@@ -25,7 +25,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import batch_delete, by_number, columns, peek, transact
-from bendybus.frontend.core.call_ledger import REQUESTS
+from bendybus.frontend.core.call_ledger import Holder
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import SendRequest
 from bendybus.frontend.core.settle import SettleRequest
@@ -36,6 +36,7 @@ from bendybus.frontend.listeners.amqp import (
     conditions,
     coordinator,
     incoming_messages,
+    lock_names,
     outgoing_messages,
     rule_requests,
 )
@@ -52,9 +53,11 @@ logger = logging.getLogger(__name__)
 VENDOR: Final = "com.microsoft:"
 # Of a request that names no server-timeout.
 TIMEOUT_MS: Final = 60_000
-# Requests of one connection in flight; the bytes of requests up to SMALL_BYTES are not counted.
-UNDER_WAY_MAX: Final = 100
-SMALL_BYTES: Final = 4 * 1024
+# What a request under way takes beside its bytes: its values, its task, and what that waits for.
+REQUEST_BYTES: Final = 4 * limits.KB
+# Requests of one link that are performed at the same time; the others wait for their turn. Half of
+# what fits into the queue of a partition, which refuses more as busy.
+PERFORMED_MAX: Final = 512
 _NO_CONTENT: Final = 204
 # What SDKs send for "any time": the maximum of .NET's DateTime, in milliseconds, rounded or not.
 _ANY_TIME_MS: Final = 253_402_300_799_999
@@ -78,12 +81,33 @@ ANSWER_BYTES: Final = {
 Reply = dict[str, Any] | None
 
 
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request, and the room that it takes in the ledger of calls."""
+
+    request: Message
+    state: TransactionalState | None
+    holder: Holder
+    size_bytes: int
+    # It has that room, or it waits for it.
+    has_room: bool
+    # On the loop's clock.
+    came_s: float
+
+    @property
+    def properties(self) -> dict[Any, Any]:
+        """The application properties: what is asked for."""
+        given = self.request.application_properties
+        return given if isinstance(given, dict) else {}
+
+
 class ManagementLink(RequestLink):
     """The link for requests about one entity."""
 
     def __init__(self, connection: "ClientConnection", link: IncomingLink, path: str) -> None:
         super().__init__(connection, link, path)
         self._under_way: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(PERFORMED_MAX)
         # Repeats of settlements are recognised by it.
         self.settler_id = os.urandom(limits.SETTLER_ID_BYTES_MAX)
         # The last page of a listing of sessions: its time, how many were listed so far, page token.
@@ -95,25 +119,27 @@ class ManagementLink(RequestLink):
         return self.address
 
     def request(self, request: Message, event: Delivered) -> None:
-        """Perform a request in a task of its own."""
-        connection, size = self.connection, len(event.payload)
-        holder = connection.holder if size > SMALL_BYTES else None
-        requests = connection.front_end.calls.requests
-        if connection.requests >= UNDER_WAY_MAX or (holder and not requests.take(holder, size)):
-            most = f"at most {UNDER_WAY_MAX}, and {REQUESTS.connection // limits.MB} MB of them"
-            self._fail(request, errors.ServerBusy(f"too many requests are in flight: {most}."))
-            return
+        """Perform a request in a task of its own.
+
+        Without room for it the request waits, and with it all further input of the connection.
+        """
+        connection, size = self.connection, len(event.payload) + REQUEST_BYTES
+        rooms, holder = connection.front_end.calls.requests, connection.holder
+        loop = asyncio.get_running_loop()
+        has_room = rooms.take(holder, size)
+        asked = Asked(request, event.state, holder, size, has_room, loop.time())
         connection.requests += 1
+        connection.requests_without_room += not asked.has_room
 
         def over(task: asyncio.Task[None]) -> None:
             self._under_way.discard(task)
+            if asked.has_room:
+                rooms.give(holder, size)
+            else:
+                connection.requests_without_room -= 1
             connection.answered(requests=1)
-            if holder:
-                requests.give(holder, size)
 
-        task = asyncio.get_running_loop().create_task(
-            self._answer(request, event.state), name="amqp-request"
-        )
+        task = loop.create_task(self._take(asked), name="amqp-request")
         self._under_way.add(task)
         task.add_done_callback(over)
 
@@ -122,10 +148,24 @@ class ManagementLink(RequestLink):
         for task in self._under_way:
             task.cancel()
 
-    async def _answer(self, request: Message, state: TransactionalState | None) -> None:
+    async def _take(self, asked: Asked) -> None:
+        if not asked.has_room:
+            connection = self.connection
+            try:
+                async with asyncio.timeout(TIMEOUT_MS / 1_000):
+                    await connection.front_end.calls.requests.wait(asked.holder, asked.size_bytes)
+            except TimeoutError:
+                text = "requests under way fill what a connection, a policy, or all may have"
+                self._fail(asked.request, errors.ServerBusy(f"{text}."))
+                return
+            asked.has_room = True
+            connection.requests_without_room -= 1
+            connection.reading.go_on()
+        await self._answer(asked)
+
+    async def _answer(self, asked: Asked) -> None:
         holder, answers = self.connection.holder, self.connection.front_end.calls.answers
-        asked = request.application_properties
-        name = asked.get("operation") if isinstance(asked, dict) else None
+        name = asked.properties.get("operation")
         size = ANSWER_BYTES.get(name, 0) if isinstance(name, str) else 0
         if size:
             try:
@@ -133,59 +173,62 @@ class ManagementLink(RequestLink):
                     await answers.wait(holder, size)
             except TimeoutError:
                 text = "answers that are not read fill what a connection, or a policy, may have"
-                self._fail(request, errors.ServerBusy(f"{text}."))
+                self._fail(asked.request, errors.ServerBusy(f"{text}."))
                 return
         try:
-            await self._answered(request, state)
+            await self._answered(asked)
         finally:
             if size:
                 answers.give(holder, size)
 
-    async def _answered(self, request: Message, state: TransactionalState | None) -> None:
+    async def _answered(self, asked: Asked) -> None:
         try:
-            body = await self._perform(request, state)
+            body = await self._perform(asked)
         except BusError as error:
             self.connection.front_end.metrics.refused(self.path, error)
-            self._fail(request, error)
+            self._fail(asked.request, error)
         except Exception as error:
             # The boundary of this task: the client must not wait for ever.
             logger.exception("AMQP request: failed")
-            self._fail(request, BusError(f"the request failed: {error!r}"))
+            self._fail(asked.request, BusError(f"the request failed: {error!r}"))
         else:
             if body is None:
-                self._say(request, _NO_CONTENT, "No content.")
+                self._say(asked.request, _NO_CONTENT, "No content.")
             else:
-                self._say(request, 200, "OK", body)
+                self._say(asked.request, 200, "OK", body)
 
-    async def _perform(self, request: Message, state: TransactionalState | None) -> Reply:
-        given = request.application_properties
-        properties = given if isinstance(given, dict) else {}
+    async def _perform(self, asked: Asked) -> Reply:
+        properties = asked.properties
         name = properties.get("operation")
         row = OPERATIONS.get(name.removeprefix(VENDOR)) if isinstance(name, str) else None
         if row is None:
             raise errors.InvalidOperation(f"unknown operation {name!r:.80}.")
         self.connection.claims.check(row.operation, addresses.management_of(self.path))
-        body = request.value
+        body = asked.request.value
         if not isinstance(body, dict):
             raise errors.InvalidArgument("body", "must be a map.")
         link_name = properties.get("associated-link-name")
         fields = Fields(body, link_name if isinstance(link_name, str) else "")
-        if state is not None and row.collected is not None:
-            coordinators = self.connection.coordinators
-            try:
-                operation, reply = row.collected(self, fields)
-                coordinator.collect(coordinators, state, operation, self.link)
-            except BusError as error:
-                coordinator.spoil(coordinators, state, error)
-                raise
-            return reply
+        if asked.state is not None and row.collected is not None:
+            return self._collect(row.collected, fields, asked.state)
         timeout_ms = properties.get(f"{VENDOR}server-timeout")
         limit_ms = timeout_ms if isinstance(timeout_ms, int) and timeout_ms > 0 else TIMEOUT_MS
         try:
-            async with asyncio.timeout(limit_ms / 1_000):
+            async with asyncio.timeout_at(asked.came_s + limit_ms / 1_000), self._turns:
                 return await row.perform(self, fields)
         except TimeoutError:
             raise errors.OutcomeUnknown(f"{name}: not done within {limit_ms} ms.") from None
+
+    def _collect(self, collected: "Collect", fields: Fields, state: TransactionalState) -> Reply:
+        """Add a request to its transaction; return the reply."""
+        coordinators = self.connection.coordinators
+        try:
+            operation, reply = collected(self, fields)
+            coordinator.collect(coordinators, state, operation, self.link)
+        except BusError as error:
+            coordinator.spoil(coordinators, state, error)
+            raise
+        return reply
 
     def _say(self, request: Message, status: int, text: str, body: Any = None) -> None:
         properties = {"statusCode": Int(status), "statusDescription": text}
@@ -246,7 +289,7 @@ def _disposition(link: ManagementLink, fields: Fields) -> SettleRequest:
 
 
 def _tokens(fields: Fields) -> bytes:
-    return b"".join([token.bytes for token in fields.listed("lock-tokens", UUID)])
+    return lock_names.tokens_of(fields.listed("lock-tokens", UUID))
 
 
 async def _update_disposition(link: ManagementLink, fields: Fields) -> Reply:
@@ -285,7 +328,7 @@ async def _peek(link: ManagementLink, fields: Fields) -> Reply:
             session_id=fields.optional("session-id", str),
         ),
     )
-    messages = [{"message": payload} for payload in _payloads(shown.batches)]
+    messages = [{"message": payload} for _, payload in _payloads(shown.batches)]
     return {"messages": messages} if messages else None
 
 
@@ -305,18 +348,19 @@ async def _receive_deferred(link: ManagementLink, fields: Fields) -> Reply:
         link.token_of(fields),
     )
     messages = []
-    for batch in batches:
-        tokens, size = batch.lock_tokens, lock_token.TOKEN_BYTES
-        for index, payload in enumerate(_payloads([batch])):
-            token = tokens[index * size : index * size + size]
-            named = {"lock-token": UUID(bytes=token)} if token else {}
-            messages.append({**named, "message": payload})
+    for name, payload in _payloads(batches):
+        named = {"lock-token": UUID(bytes=name)} if name else {}
+        messages.append({**named, "message": payload})
     return {"messages": messages}
 
 
-def _payloads(batches: Iterable[columns.DeliveredBatch]) -> list[bytes]:
+def _payloads(batches: Iterable[columns.DeliveredBatch]) -> list[tuple[bytes, bytes]]:
+    """Return the name of each message's lock, if it has one, and the message."""
     deliveries = map(outgoing_messages.Delivery, batches)
-    return [each.encode(index) for each in deliveries for index in range(len(each))]
+    named = (
+        (each, index, each.lock_name(index)) for each in deliveries for index in range(len(each))
+    )
+    return [(name, each.encode(index, name)) for each, index, name in named]
 
 
 def _messages(link: ManagementLink, fields: Fields) -> Columns:
@@ -448,6 +492,9 @@ async def _delete_messages(link: ManagementLink, fields: Fields) -> Reply:
     return {"message-count": Int(count)} if count else None
 
 
+Collect = Callable[[ManagementLink, Fields], tuple[Collected, Reply]]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """An operation: the right that it needs, and what it does."""
@@ -456,7 +503,7 @@ class Row:
     perform: Callable[[ManagementLink, Fields], Awaitable[Reply]]
     # Returns it as a part of a transaction, with the reply. None: it has nothing that could be
     # rolled back, and is done beside the transaction.
-    collected: Callable[[ManagementLink, Fields], tuple[Collected, Reply]] | None = None
+    collected: Collect | None = None
 
 
 def _of_rules(

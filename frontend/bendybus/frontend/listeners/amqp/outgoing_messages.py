@@ -4,7 +4,7 @@ Written section by section, with few intermediate values, because this runs once
 sections are left out. Besides what the sender wrote, a message gets
 
     header                  delivery-count, and the time to live that the bus gave it
-    delivery annotations    the lock token, if it is locked, beside the sender's
+    delivery annotations    the name of the lock, if it is locked, beside the sender's
     message annotations     those of `annotations.SET_BY_THE_BUS`, except partition 0 and the state
                             of an active message; an enqueued sequence number where one is stored
     properties              creation-time and absolute-expiry-time, if it has a time to live and the
@@ -27,7 +27,7 @@ from bendybus.amqp import encoding, sections, values
 from bendybus.amqp.values import Symbol, Timestamp, Ubyte, Uint
 from bendybus.domain import bounds, lock_token, message_format
 from bendybus.frontend.core import columns
-from bendybus.frontend.listeners.amqp import amqp_values, annotations, escapes
+from bendybus.frontend.listeners.amqp import amqp_values, annotations, escapes, lock_names
 from bendybus.frontend.listeners.amqp.escapes import Section
 from bendybus.v1 import message_pb2
 from bendybus.wire import delivered_properties
@@ -96,8 +96,14 @@ class Delivery:
         start = index * lock_token.TOKEN_BYTES
         return self._tokens[start : start + lock_token.TOKEN_BYTES]
 
-    def encode(self, index: int) -> bytes:
-        """Return the AMQP message at `index`."""
+    def lock_name(self, index: int) -> bytes:
+        """Return the name of a message's lock; none without a lock."""
+        token = self.lock_token(index)
+        return lock_names.name_of(token) if token else b""
+
+    def encode(self, index: int, name: bytes | None = None) -> bytes:
+        """Return the AMQP message at `index`. `name`: of its lock, where that is known already."""
+        name = self.lock_name(index) if name is None else name
         head, data = self._decoded(index)
         escaped = escapes.decode(head.amqp_escapes)
         ttl_ms = self._lives[index] if self._lives else 0
@@ -110,13 +116,12 @@ class Delivery:
                 self._counts[index] if self._counts else 0,
             )
         )
-        token = self.lock_token(index)
         passed_on = escaped.get(escapes.DELIVERY_ANNOTATIONS)
         if passed_on:
-            _write_delivery_annotations(passed_on, token, out)
-        elif token:
+            _write_delivery_annotations(passed_on, name, out)
+        elif name:
             out += _LOCK_TOKEN
-            out += token
+            out += name
         else:
             out += _NO_DELIVERY_ANNOTATIONS
         self._write_annotations(index, head, escaped, out)
@@ -258,12 +263,12 @@ class Delivery:
             _write_entries(_APPLICATION_PROPERTIES, items, escaped, escape, out)
 
 
-def _write_delivery_annotations(passed_on: Any, token: bytes, out: bytearray) -> None:
+def _write_delivery_annotations(passed_on: Any, name: bytes, out: bytearray) -> None:
     body, count = bytearray(), 0
-    if token:
+    if name:
         count = 1
         encoding.write(Symbol(annotations.LOCK_TOKEN), body)
-        encoding.write(UUID(bytes=token), body)
+        encoding.write(UUID(bytes=name), body)
     if isinstance(passed_on, dict | values.Pairs):
         for key, value in escapes.pairs(passed_on):
             count += 1

@@ -5,7 +5,9 @@ disposition ──► settlement ──► disposition with the same outcome, se
 """
 
 import os
+import sys
 import uuid
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +34,7 @@ from bendybus.frontend.listeners.amqp import (
     conditions,
     coordinator,
     incoming_messages,
+    lock_names,
     outgoing_messages,
 )
 from bendybus.frontend.listeners.amqp.coordinator import Sequel
@@ -50,6 +53,10 @@ UNSETTLED_MAX: Final = 50_000
 # and the reason of a dead letter (each bounded where it is added) come on top of it.
 MESSAGE_BYTES_MAX: Final = 2**31 - 1
 
+# Transfers of a link in one turn of the loop. The SDK for Java has a buffer of 256, which overflows
+# when thousands come in one piece, and drops the rest.
+TRANSFERS_A_TURN: Final = 100
+
 
 class ReceivingLink:
     """See the module."""
@@ -64,6 +71,9 @@ class ReceivingLink:
         self._granted = 0
         self._taking_back = False
         self._finishing = False
+        # What the core handed over and is not sent yet, in order: messages from a place on, and the
+        # ends of credit.
+        self._unsent: deque[_Unsent | Delivery] = deque()
         # Repeats of settlements are recognised by it.
         self._settler_id = os.urandom(limits.SETTLER_ID_BYTES_MAX)
         self._settled = link.attach.snd_settle_mode == SND_SETTLED
@@ -90,10 +100,28 @@ class ReceivingLink:
         if not self._link.is_open:
             self._give_back(delivery.batches)
             return
-        for batch in delivery.batches:
-            self._send(batch)
-        if delivery.drained and delivery.tag == self._tag:
-            self._ended(delivery.error)
+        waits = bool(self._unsent)
+        self._unsent.extend(map(_Unsent, delivery.batches))
+        if delivery.drained:
+            self._unsent.append(delivery)
+        if not waits:
+            self._send_turn()
+
+    def _send_turn(self, most: int = TRANSFERS_A_TURN) -> None:
+        """Send a part of what waits; the rest follows in the next turns of the loop."""
+        while self._unsent and most > 0 and self._link.is_open:
+            first = self._unsent[0]
+            if isinstance(first, _Unsent):
+                most -= self._send(first, most)
+                if first.sent < len(first.messages):
+                    break
+                self._unsent.popleft()
+            else:
+                self._unsent.popleft()
+                if first.tag == self._tag:
+                    self._ended(first.error)
+        if self._unsent and self._link.is_open:
+            self._connection.soon(self._send_turn)
         self._connection.write_soon()
 
     def _ended(self, error: BusError | None) -> None:
@@ -144,7 +172,8 @@ class ReceivingLink:
             receiver.drain(self._tag)
 
     def finish(self) -> None:
-        """Send nothing more."""
+        """Send what was handed over, and nothing more."""
+        self._send_turn(sys.maxsize)
         if self._receiver is not None:
             self._receiver.finish()
         self._granted = 0
@@ -239,22 +268,32 @@ class ReceivingLink:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             self._connection.front_end.receives.close(receiver)
+        handed, self._unsent = self._unsent, deque()
+        for each in handed:
+            if isinstance(each, _Unsent):
+                self._release(columns.tokens(each.batch, each.sent, len(each.messages)))
         unsent = b"".join([each.context for each in self._link.withdraw() if not each.settled])
         most = bounds.TOKENS_A_FRAME_MAX * lock_token.TOKEN_BYTES
         for start in range(0, len(unsent), most):
             self._release(unsent[start : start + most])
 
-    def _send(self, batch: columns.DeliveredBatch) -> None:
-        link, messages = self._link, outgoing_messages.Delivery(batch)
-        for index in range(len(messages)):
+    def _send(self, unsent: "_Unsent", most: int) -> int:
+        """Send some messages; return how many. What there is no credit for is given back."""
+        link, messages, start = self._link, unsent.messages, unsent.sent
+        end = min(len(messages), start + most)
+        for index in range(start, end):
             if link.credit < 1 and not self._settled:
-                self._release(columns.tokens(batch, index, len(messages)))
-                return
-            token, payload = messages.lock_token(index), messages.encode(index)
-            tag = uuid.UUID(bytes=token).bytes_le if token else uuid.uuid4().bytes
+                self._release(columns.tokens(unsent.batch, index, len(messages)))
+                unsent.sent = len(messages)
+                return index - start
+            name = messages.lock_name(index)
+            tag = lock_names.tag_of(name) if name else uuid.uuid4().bytes
+            payload, token = messages.encode(index, name), messages.lock_token(index)
             self._connection.metrics.sent.inc()
             link.send(tag, payload, settled=self._settled, context=token)
             self._granted -= 1
+        unsent.sent = end
+        return end - start
 
     def _give_back(self, batches: Sequence[columns.DeliveredBatch]) -> None:
         for batch in batches:
@@ -288,6 +327,17 @@ class ReceivingLink:
 
     def _say(self, delivery: OutgoingDelivery, state: Composite) -> None:
         self._link.session.settle(delivery.delivery_id, state, incoming=False)
+
+
+class _Unsent:
+    """Messages that were handed over together; those up to `sent` are sent."""
+
+    __slots__ = ("batch", "messages", "sent")
+
+    def __init__(self, batch: columns.DeliveredBatch) -> None:
+        self.batch = batch
+        self.messages = outgoing_messages.Delivery(batch)
+        self.sent = 0
 
 
 def _unheard(_: Settling) -> None:

@@ -21,9 +21,11 @@ from bendybus.frontend.core.call_ledger import Holder
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
-# Credit for requests, and replies that may wait for the client's credit.
-CREDIT: Final = 100
-REPLIES_MAX: Final = 200
+# Credit for requests: ample, since the SDK for JavaScript fails a request that waits a second for
+# it. What requests and replies hold is bounded in bytes, by the ledger of calls.
+CREDIT: Final = 5_000
+# What a reply that waits for the client's credit takes beside its bytes.
+REPLY_BYTES: Final = 256
 REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
@@ -42,7 +44,7 @@ class ReplyLink:
         """Send what waits for credit."""
         while self._waiting and self.link.credit and self.link.is_open:
             payload, holder = self._waiting.popleft()
-            self._connection.front_end.calls.answers.give(holder, len(payload))
+            self._give(payload, holder)
             self._send(payload)
         if self.link.drain:
             self.link.drained()
@@ -53,8 +55,8 @@ class ReplyLink:
             return
         if self.link.credit and not self._waiting:
             self._send(payload)
-        elif len(self._waiting) < REPLIES_MAX and self._connection.front_end.calls.answers.take(
-            holder := self._connection.holder, len(payload)
+        elif self._connection.front_end.calls.answers.take(
+            holder := self._connection.holder, len(payload) + REPLY_BYTES
         ):
             self._waiting.append((payload, holder))
         else:
@@ -65,9 +67,12 @@ class ReplyLink:
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""
         for payload, holder in self._waiting:
-            self._connection.front_end.calls.answers.give(holder, len(payload))
+            self._give(payload, holder)
         self._waiting.clear()
         self._connection.reply_links.discard(self)
+
+    def _give(self, payload: bytes, holder: Holder) -> None:
+        self._connection.front_end.calls.answers.give(holder, len(payload) + REPLY_BYTES)
 
     def _send(self, payload: bytes) -> None:
         self.link.send(uuid4().bytes, payload, settled=True)

@@ -3,6 +3,7 @@
 attach with a session filter ──► accept the session ──► attach with the session's id
 detach, end or close by the client ──► the session is closed: another receiver may accept it
 the connection is lost ──► the lock stays until it expires
+the lock ends ──► the link is detached, even one without credit: its client cannot know otherwise
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.sessions import LockedSession, SessionCache
 from bendybus.frontend.listeners.amqp import conditions
 from bendybus.frontend.listeners.amqp.receiving import MESSAGE_BYTES_MAX, ReceivingLink
+from bendybus.frontend.upstreams.upstream import now_ms
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -31,7 +33,7 @@ _TIMEOUT: Final = "com.microsoft:timeout"
 _LOCKED_UNTIL: Final = "com.microsoft:locked-until-utc"
 # How long to wait for the next available session, as Service Bus does.
 WAIT_MS: Final = 65_000
-# From the loss of the lock until the link is detached. Operations with the lock fail at once.
+# From the end of the lock until the link is detached. Operations with the lock fail at once.
 LOST_S: Final = 1.0
 # The start of 1970 in .NET's ticks: 100 ns since the year 1.
 _TICKS_1970: Final = 621_355_968_000_000_000
@@ -108,6 +110,8 @@ class SessionReceivingLink(ReceivingLink):
     def _leave(self) -> LockedSession | None:
         """Stop receiving; return the session that the link held."""
         receiver, (session, self.session) = self._receiver, (self.session, None)
+        if session is not None:
+            self._connection.held_sessions.remove(self._path, self._link.name, session)
         if receiver is not None and isinstance(receiver.shared, SessionCache):
             self._connection.front_end.sessions.leave(receiver.shared)
         return session
@@ -136,6 +140,7 @@ class SessionReceivingLink(ReceivingLink):
             return
         self._accepting = None
         self.session = session
+        connection.held_sessions.add(self._path, link.name, session)
         receiver = sessions.open(
             entity, self._source.mode, session, self.hand, self.fail, owner=connection.flow.owner
         )
@@ -149,6 +154,7 @@ class SessionReceivingLink(ReceivingLink):
             properties={Symbol(_LOCKED_UNTIL): ticks(session.locked_until_ms)},
         )
         self.begin(receiver)
+        self._watch(session)
         connection.write_soon()
         if not link.is_open:
             # The attach was too large for a frame of the client.
@@ -156,6 +162,19 @@ class SessionReceivingLink(ReceivingLink):
             self.closed()
         # STRICTLY AFTER the attach is on its way: from now on the client may know its session.
         connection.soon(self._told)
+
+    def _watch(self, session: LockedSession) -> None:
+        """Detach the link when the lock ends; renewals move that."""
+        receiver = self._receiver
+        if self.session is not session or self._over or receiver is None:
+            return
+        assert isinstance(receiver.shared, SessionCache), receiver
+        left_ms = receiver.shared.lease.until_ms - now_ms()
+        if left_ms > 0:
+            self._connection.later(left_ms / 1_000, partial(self._watch, session))
+        else:
+            text = f"{self._path!r}: the lock on session {session.session_id!r} ended."
+            self.fail(errors.SessionLockLost(text))
 
     async def _check(self, session: LockedSession) -> None:
         """Check the client's right again; without it, close the session and raise the reason."""

@@ -25,7 +25,7 @@ _WELCOME: Final = f"""\
 This is Bendybus, a service bus with the behaviour of Azure Service Bus.
 
   {HEALTH:26}is the bus healthy?
-  {websockets.PATH:26}AMQP 1.0 over WebSockets, for clients of official SDKs
+  {"/$servicebus/websocket":26}AMQP 1.0 over WebSockets, for clients of official SDKs
   /QUEUE, /TOPIC, ...       administration, for ServiceBusAdministrationClient; it needs a token
 
 Clients connect with a connection string: docs/how-to/use-the-azure-sdk.md says how.
@@ -292,7 +292,7 @@ class HttpServer:
         made = web.Application(middlewares=[self._guarded])
         made.router.add_get("/", self._welcome)
         made.router.add_get(HEALTH, self._health)
-        made.router.add_get(websockets.PATH.replace("$", "{_:\\$}"), self._websocket)
+        made.router.add_get(websockets.ROUTE, self._websocket)
         made.router.add_route("*", r"/{_:[\s\S]*}", self._administer)
         made.on_response_prepare.append(_named)
         return made

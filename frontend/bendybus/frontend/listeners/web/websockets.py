@@ -3,6 +3,9 @@
     GET /$servicebus/websocket    sub-protocol AMQPWSB10, or amqp; messages carry the bytes of
                                   the connection, split anywhere
 
+The SDK for .NET, uamqp and azservicebus of Rust end the path with a slash. Letters may be of either
+case, and the dollar sign percent-encoded.
+
 Source: AMQP WebSocket Binding 1.0; programs on the SDK for Go, which choose it themselves, name the
 protocol amqp.
 """
@@ -17,7 +20,8 @@ from bendybus.domain import limits
 from bendybus.frontend.listeners.amqp.client_connection import ClientConnection, Wire
 
 PROTOCOLS: Final = ("AMQPWSB10", "amqp")
-PATH: Final = "/$servicebus/websocket"
+# A pattern of aiohttp's routes.
+ROUTE: Final = r"/{_:(?i:(?:\$|%24)servicebus/websocket/?)}"
 # The largest WebSocket message. An AMQP frame may be split over several.
 MESSAGE_BYTES_MAX: Final = 4 * limits.MB
 # Of a message that is not complete, more is counted as incomplete deliveries are.
@@ -167,6 +171,10 @@ class WebSocketWire:
     def resume_reading(self) -> None:
         """Read again."""
         self._reads.set()
+
+    def finish(self) -> None:
+        """Close it when all is written: a WebSocket waits for the client's close by itself."""
+        self.close()
 
     def close(self) -> None:
         """Close it when all is written."""
