@@ -18,7 +18,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.values import Timestamp
+from bendybus.domain.filters.values import Int, Timestamp
 from bendybus.frontend.listeners.web import atom, rule_documents
 from tests.frontend.test_entity_documents import TEXTS, as_body
 
@@ -120,11 +120,11 @@ def test_numbers_are_written_as_xml_schema_has_them(value: float, text: str) -> 
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (-(2**31) - 1, "long"), (-(2**31), "int"), (2**31 - 1, "int"), (2**31, "long"),
+        (Int(-(2**31)), "int"), (Int(5), "int"), (5, "long"), (-(2**63), "long"),
         (2**63 - 1, "long"), (2**63, "unsignedLong"),
     ],
 )  # fmt: skip
-def test_an_integer_is_of_the_smallest_type_that_has_it(value: int, kind: str) -> None:
+def test_a_whole_number_is_written_with_the_width_that_it_has(value: int, kind: str) -> None:
     found = rule_documents.written(Rule("r", SqlFilter("a = @p", {"@p": value})))
 
     assert f'i:type="d6p1:{kind}">{value}</Value>' in found

@@ -20,12 +20,12 @@ class Administration:
     """A ServiceBusAdministrationClient of the program."""
 
     def __init__(self, bus: DotnetBus) -> None:
-        self._driver, self._name = bus.driver, bus.name("administration")
+        self._driver, self.name = bus.driver, bus.name("administration")
         connection = bus.connection_string
-        self._driver.call("administration", name=self._name, connection=connection)
+        self._driver.call("administration", name=self.name, connection=connection)
 
     def call(self, operation: str, **fields: Any) -> Any:
-        return self._driver.call(operation, administration=self._name, **fields)
+        return self._driver.call(operation, administration=self.name, **fields)
 
     def ensured(self, operation: str, **fields: Any) -> Mapping[str, Any] | None:
         """Create something; None: it exists."""
@@ -200,3 +200,30 @@ def test_azure_functions_and_keda_look_at_counts(dotnet: DotnetBus, admin: Admin
     runtime = admin.call("queueruntime", queue=queue)
 
     assert runtime["activeMessageCount"] == runtime["totalMessageCount"] == 3
+
+
+@pytest.mark.requirement("R564")
+def test_a_number_of_a_rule_keeps_its_width(dotnet: DotnetBus, admin: Administration) -> None:
+    """Tools that replace rules compare them with `Equals`: an int and a long are not equal."""
+    topic = dotnet.name("widths")
+    names = {"topic": topic, "subscription": "s"}
+    values = {"long": 5, "int": {"t": "int", "v": 5}}
+    correlation = {"name": "correlation", "correlation": {"properties": values}}
+    sql = {"name": "sql", "sql": "a = @long AND b = @int", "parameters": values}
+    admin.call("createtopic", topic=topic)
+    admin.call("createsubscription", **names)
+    typed = {"long": 5, "int": {"t": "int", "v": "5"}}
+
+    for rule in (correlation, sql):
+        admin.call("createrule", **names, rule=rule)
+
+    shown = admin.call("getrule", **names, rule="correlation")["filter"]
+    assert shown["applicationProperties"] == typed
+    assert admin.call("getrule", **names, rule="sql")["filter"]["parameters"] == typed
+    client = dotnet.client()
+    receiver, sender = client.receiver(topic, subscription="s"), client.sender(topic)
+    properties = {"a": 5, "b": {"t": "short", "v": 5}, **values}
+    dotnet.driver.call("deleterule2", administration=admin.name, **names, rule="$Default")
+    dotnet.driver.call("send", sender=sender, message={"body": "x", "properties": properties})
+    [found] = dotnet.driver.call("receive", receiver=receiver, max=1, waitS=20)
+    assert found["body"] == "x"

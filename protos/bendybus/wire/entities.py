@@ -416,7 +416,7 @@ def _filter(proto: management_pb2.Rule) -> Filter:
 
 def _values(field: str, given: Mapping[str, message_pb2.Value]) -> dict[str, Value]:
     bounds.check_number(field, len(given), limits.RULE_VALUES_MAX)
-    return {name: message_properties.from_value(value) for name, value in given.items()}
+    return {name: message_properties.from_rule_value(value) for name, value in given.items()}
 
 
 def _set_values(entries: object, given: Mapping[str, Value]) -> None:

@@ -137,8 +137,16 @@ def from_value(value: Value) -> FilterValue:
     return found if convert is None else convert(found)  # type: ignore[no-any-return]
 
 
+def from_rule_value(value: Value) -> FilterValue:
+    """Return a value of a rule, which keeps whether a whole number has 32 bits."""
+    found = from_value(value)
+    return values.Int(value.int_value) if value.WhichOneof("kind") == "int_value" else found
+
+
 def to_value(value: FilterValue) -> Value:
-    """Return a value of a filter or action in the contract, with the widest type of its kind."""
+    """Return a value of a rule in the contract: a number with its width, or the widest."""
+    if type(value) is values.Int:
+        return Value(int_value=value)
     if type(value) is int:
         return Value(ulong_value=value) if value > values.INTEGER_MAX else Value(long_value=value)
     if type(value) is UUID:

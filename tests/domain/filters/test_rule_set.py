@@ -15,6 +15,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
 )
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
+from bendybus.domain.filters.values import Int
 from tests.domain.filters.rule_strategies import RULES
 
 RED = Rule("red", SqlFilter("color = 'red'"))
@@ -102,3 +103,15 @@ def test_a_rule_keeps_the_time_of_its_creation() -> None:
     new = rule_set.stamped([Rule("Red", FalseFilter()), Rule("blue")], old, 9)
 
     assert [each.created_at_ms for each in new] == [5, 9]
+
+
+@pytest.mark.requirement("R564")
+def test_a_number_of_32_bits_is_stored_as_one_that_earlier_programs_read() -> None:
+    given = Rule("r", CorrelationFilter(properties={"a": Int(5), "b": 5}))
+
+    stored = json.loads(json.dumps(rule_set.rule_to_json(given)))
+
+    found = rule_set.rule_from_json(stored).filter
+    assert isinstance(found, CorrelationFilter)
+    assert [type(each) for each in found.properties.values()] == [Int, int]
+    assert stored["filter"]["values"] == {"a": 5, "b": 5}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import operators, syntax, values
-from bendybus.domain.filters.values import FilterError, Value
+from bendybus.domain.filters.values import FilterError, Int, Value
 from bendybus.domain.filters.view import MessageView
 
 Predicate = Callable[[MessageView], bool | None]
@@ -75,7 +75,8 @@ class Compiler:
             raise InvalidArgument(
                 self.field, f"the parameter @{node.name} has no value. Give one with the rule."
             )
-        return syntax.Constant(self.parameters[name])
+        value = self.parameters[name]
+        return syntax.Constant(int(value) if type(value) is Int else value)
 
     def _arithmetic(self, node: syntax.Arithmetic) -> Expression:
         first = self.expression(node.first)

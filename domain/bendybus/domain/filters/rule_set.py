@@ -31,7 +31,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.values import Timestamp, Value
+from bendybus.domain.filters.values import Int, Timestamp, Value
 
 # What a subscription has that is created without rules.
 DEFAULT: Final = (Rule(rules.DEFAULT_NAME),)
@@ -193,7 +193,7 @@ def _filter_to_json(given: Filter) -> Any:
         case CorrelationFilter(properties=properties):
             texts = {name: getattr(given, name) for name in rules.SYSTEM_PROPERTIES}
             made = {name: text for name, text in texts.items() if text is not None}
-            return {"correlation": made, "values": _values_to_json(properties)}
+            return {"correlation": made, **_values_to_json(properties)}
 
 
 def _filter_from_json(stored: Any) -> Filter:
@@ -205,15 +205,19 @@ def _filter_from_json(stored: Any) -> Filter:
 
 
 def _sql_to_json(given: SqlFilter | SqlRuleAction) -> dict[str, Any]:
-    return {"sql": given.sql_expression, "values": _values_to_json(given.parameters)}
+    return {"sql": given.sql_expression, **_values_to_json(given.parameters)}
 
 
 def _values_to_json(values: Mapping[str, Value]) -> dict[str, Any]:
-    return {name: _value_to_json(value) for name, value in values.items()}
+    made: dict[str, Any] = {name: _value_to_json(value) for name, value in values.items()}
+    ints = [name for name, value in values.items() if type(value) is Int]
+    # Beside the values, where programs before 0.11 do not look.
+    return {"values": made, "ints": ints} if ints else {"values": made}
 
 
 def _values_from_json(stored: Mapping[str, Any]) -> dict[str, Value]:
-    return {name: _value_from_json(value) for name, value in stored["values"].items()}
+    made = {name: _value_from_json(value) for name, value in stored["values"].items()}
+    return {**made, **{name: Int(stored["values"][name]) for name in stored.get("ints", ())}}
 
 
 def _value_to_json(value: Value) -> Any:

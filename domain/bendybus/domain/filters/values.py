@@ -30,6 +30,17 @@ class FilterError(Exception):
 
 
 @final
+class Int(int):
+    """A whole number of a rule whose maker gave it 32 bits; an int has 64.
+
+    It makes no difference to what the rule takes. Tools that compare the rules that they set with
+    those that they find see one: an int and a long are not equal in .NET.
+    """
+
+    __slots__ = ()
+
+
+@final
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
     """A moment, in milliseconds since 1970-01-01T00:00:00Z."""
@@ -63,6 +74,7 @@ KINDS: Final[Mapping[type, Kind]] = MappingProxyType(
     {
         bool: Kind.BOOLEAN,
         int: Kind.NUMBER,
+        Int: Kind.NUMBER,
         float: Kind.NUMBER,
         str: Kind.TEXT,
         bytes: Kind.BINARY,
@@ -133,7 +145,7 @@ def check_constant(field: str, value: object) -> None:
             f"must be at most {limits.RULE_VALUE_LENGTH_MAX} characters or bytes long "
             f"(got {len(value)}).",  # type: ignore[arg-type]
         )
-    if type(value) is int and not INTEGER_MIN <= value <= UNSIGNED_MAX:
+    if isinstance(value, int) and not INTEGER_MIN <= value <= UNSIGNED_MAX:
         raise InvalidArgument(field, f"must fit into 64 bits (got {value}).")
 
 

@@ -129,7 +129,7 @@ def _values(given: Mapping[Any, Any]) -> dict[str, Value]:
             raise errors.InvalidArgument("properties", f"a name must be a string (got {name!r}).")
         proto = message_pb2.Value()
         amqp_values.fill(proto, value, 0)
-        made[str(name)] = message_properties.from_value(proto)
+        made[str(name)] = message_properties.from_rule_value(proto)
     return made
 
 

@@ -30,13 +30,12 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.values import Timestamp, Value
+from bendybus.domain.filters.values import Int, Timestamp, Value
 from bendybus.frontend.listeners.web import atom
 from bendybus.frontend.listeners.web.atom import element, text
 
 DESCRIPTION: Final = "RuleDescription"
 _COMPATIBILITY: Final = "<CompatibilityLevel>20</CompatibilityLevel>"
-_INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
 _EMPTY_ACTION: Final = "EmptyRuleAction"
 # Of the children of filters and actions: says nothing here.
@@ -94,10 +93,10 @@ def _value_written(value: Value) -> str:
     match value:
         case bool():
             kind, content = "boolean", str(value).lower()
+        case Int():
+            kind, content = "int", str(value)
         case int():
-            content = str(value)
-            kind = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "long"
-            kind = kind if value <= _LONG_MAX else "unsignedLong"
+            kind, content = "long" if value <= _LONG_MAX else "unsignedLong", str(value)
         case float():
             kind, content = "double", _double_written(value)
         case str():
@@ -246,6 +245,12 @@ def _integer(content: str) -> int:
     return found
 
 
+def _int(content: str) -> int:
+    found = _integer(content)
+    # Some clients call every whole number so.
+    return Int(found) if -(2**31) <= found < 2**31 else found
+
+
 def _moment(content: str) -> Timestamp:
     found = datetime.fromisoformat(_formed(_MOMENT, content))
     if found.tzinfo is None:
@@ -281,6 +286,7 @@ _INTEGERS: Final = (
 )  # fmt: skip
 _READERS: Final[Mapping[str, Callable[[str], Value]]] = {
     **dict.fromkeys(_INTEGERS, _integer),
+    "int": _int,
     **dict.fromkeys(("double", "float"), lambda content: float(_formed(_DOUBLE, content))),
     "decimal": lambda content: float(_formed(_DECIMAL, content)),
     "string": str,
