@@ -401,8 +401,7 @@ class ServiceBusAdministrationClient(
         `forward_to` and `forward_dead_lettered_messages_to` name a queue or topic that messages, or
         dead letters, are handed on to;
         `enable_batched_operations` is kept and shown; `enable_express` and `authorization_rules` have
-        no effect: the
-        rules of a bus are in its manifest.
+        no effect: the rules of a bus are in its manifest.
         """
         fields = {**locals(), **kwargs}
         request = requests.create(QUEUE, [queue_name], fields, kwargs)
