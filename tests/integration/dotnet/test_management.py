@@ -110,3 +110,44 @@ def test_a_session_that_no_link_holds_is_lost(
     lost = peer.manage(sessions, "update-disposition", asked)
 
     assert (lost.status, lost.condition) == (410, "com.microsoft:session-lock-lost")
+
+
+@pytest.mark.requirement("R525")
+@pytest.mark.parametrize("unknown", [45, 3 << 48 | 45, 15 << 48 | 1])
+def test_an_unknown_number_beside_a_deferred_one_is_not_found(
+    peer: DotnetPeer, queue: str, unknown: int
+) -> None:
+    peer.send(peer.sender(queue), message("one"))
+    receiver = peer.receiver(queue)
+    [found] = peer.receive(receiver)
+    peer.dispose(found, Modified(undeliverable_here=True))
+
+    def ask(*numbers: int) -> Any:
+        wanted = Array(LONGS, list(numbers))
+        asked = {"sequence-numbers": wanted, "receiver-settle-mode": Uint(1)}
+        return peer.manage(queue, "receive-by-sequence-number", asked, receiver)
+
+    missing = ask(found.sequence_number, unknown)
+    cancelled = peer.manage(
+        queue, "cancel-scheduled-message", {"sequence-numbers": Array(LONGS, [unknown])}
+    )
+    there = ask(found.sequence_number)
+
+    for reply in (missing, cancelled):
+        assert (reply.status, reply.condition) == (404, "com.microsoft:message-not-found")
+    assert there.status == 200
+
+
+@pytest.mark.requirement("R525")
+def test_a_reason_that_is_no_text_stays_a_property(peer: DotnetPeer, queue: str) -> None:
+    peer.send(peer.sender(queue), message("one"))
+    [found] = peer.receive(peer.receiver(queue))
+    info = {Symbol("DeadLetterReason"): Int(5), Symbol("DeadLetterErrorDescription"): True}
+
+    peer.dispose(found, Rejected(Error("com.microsoft:dead-letter", info=info)))
+
+    [dead] = peer.receive(peer.receiver(f"{queue}/$DeadLetterQueue"))
+    assert dead.message.application_properties == {
+        "DeadLetterReason": 5,
+        "DeadLetterErrorDescription": True,
+    }

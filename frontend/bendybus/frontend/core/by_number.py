@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bendybus.domain import bounds, errors, message_access, sequence_number
+from bendybus.domain.entity import Entity
 from bendybus.domain.message_access import Access
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
@@ -51,6 +52,8 @@ async def receive_deferred(
     Not of several: locking in one and failing in another would leave locks behind.
     """
     target, by_partition = _located(front_end, asked, Access.RECEIVE)
+    if session_token:
+        _check_session(target.entity, by_partition, session_token)
     if len(by_partition) > 1:
         raise errors.InvalidOperation(
             f"{target.entity.title}: the sequence numbers belong to partitions "
@@ -74,15 +77,39 @@ async def receive_deferred(
     return list(answers.values())
 
 
+def _check_session(
+    entity: Entity, by_partition: dict[int, list[int]], session_token: bytes
+) -> None:
+    """Raise MessageNotFound for a number of another partition than that of the session."""
+    own = int.from_bytes(session_token[:2], "big")
+    for partition, numbers in by_partition.items():
+        if partition != own:
+            raise _not_found(entity, numbers[0])
+
+
+def _not_found(entity: Entity, number: int) -> errors.MessageNotFound:
+    return errors.MessageNotFound(
+        f"{entity.title}: no message has the sequence number {number}.",
+        metadata={"entity": entity.name, "sequence_number": str(number)},
+    )
+
+
 def _located(
     front_end: FrontEnd, asked: Operation, access: Access
 ) -> tuple[Target, dict[int, list[int]]]:
-    """Return the sub-queue and the numbers by partition."""
+    """Return the sub-queue and the numbers by partition.
+
+    Raises MessageNotFound for a number of a partition that has no messages of the entity.
+    """
     entity = front_end.directory.find(asked.entity)
     message_access.check(entity, access)
     bounds.check_numbers("sequence_numbers", asked.sequence_numbers)
     by_partition: dict[int, list[int]] = {}
     for number in asked.sequence_numbers:
         by_partition.setdefault(sequence_number.partition_of(number), []).append(number)
+    own = entity.partitions()
+    for partition, numbers in by_partition.items():
+        if partition not in own:
+            raise _not_found(entity, numbers[0])
     target = Target(entity, asked.sub_queue, front_end.settings.unary_timeout_s)
     return target, by_partition
