@@ -28,7 +28,7 @@ from bendybus.domain.filters import rule, rule_set
 from bendybus.domain.filters.rule import Rule
 
 ENTITY_NAME_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9_])?$"
-SUBSCRIPTION_NAME_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+SUBSCRIPTION_NAME_PATTERN: Final = r"^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$"
 # Names of fields of rules, where the domain's differ.
 _RULE_FIELDS: Final = {"ruleName": "name"}
 # A type, and its default with what the schema says.

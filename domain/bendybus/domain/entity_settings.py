@@ -420,7 +420,11 @@ class TopicDescription:
     user_metadata: str = _DEFAULT["user_metadata"]
 
     kind: ClassVar = EntityKind.TOPIC
-    statuses: ClassVar = (EntityStatus.ACTIVE, EntityStatus.DISABLED)
+    statuses: ClassVar = (
+        EntityStatus.ACTIVE,
+        EntityStatus.DISABLED,
+        EntityStatus.SEND_DISABLED,
+    )
 
     # What rules of messages read of every entity, and what a topic has no setting for: messages
     # wait in it only until they are due, and are received from its subscriptions.
@@ -453,7 +457,11 @@ class SubscriptionDescription:
     rules: tuple[Rule, ...] = _DEFAULT["rules"]
 
     kind: ClassVar = EntityKind.SUBSCRIPTION
-    statuses: ClassVar = (EntityStatus.ACTIVE, EntityStatus.DISABLED)
+    statuses: ClassVar = (
+        EntityStatus.ACTIVE,
+        EntityStatus.DISABLED,
+        EntityStatus.RECEIVE_DISABLED,
+    )
 
     # What rules of messages read of every entity, and what is the topic's: it looks for duplicates
     # once for all subscriptions, and what they hold counts to its size.
