@@ -108,7 +108,7 @@ def test_what_the_bus_has_of_a_topic_is_what_its_manifests_say(shared: Space) ->
 
 BAD: list[tuple[str, Body, str]] = [
     ("Topic", {"lockDuration": "PT1M"}, 'unknown field "spec.lockDuration"'),
-    ("Topic", {"status": "SendDisabled"}, "spec.status"),
+    ("Topic", {"status": "ReceiveDisabled"}, "spec.status"),
     ("Topic", {"entityName": "a/Subscriptions"}, "must not contain // or /Subscriptions/"),
     ("Topic", {"autoDeleteOnIdle": "PT1M"}, "autoDeleteOnIdle: must be at least PT5M"),
     ("Subscription", {}, "spec.topicName"),

@@ -80,11 +80,11 @@ def expected(message: Message) -> dict[str, Any]:
     ttl_ms = time_to_live_ms(message)
     found = parts(message)
     found["ttl"] = exact(Uint(min(ttl_ms, UINT_MAX)) if ttl_ms else None)
-    if ttl_ms and properties.creation_time is None and properties.absolute_expiry_time is None:
+    ends = Timestamp(min(ENQUEUED_MS + ttl_ms, bounds.TIME_MS_MAX)) if ttl_ms else None
+    found["properties"]["absolute_expiry_time"] = exact(ends)
+    own = properties.creation_time is not None and properties.absolute_expiry_time is None
+    if ttl_ms and (ttl_ms > UINT_MAX or not own):
         found["properties"]["creation_time"] = exact(Timestamp(ENQUEUED_MS))
-        found["properties"]["absolute_expiry_time"] = exact(
-            Timestamp(min(ENQUEUED_MS + ttl_ms, bounds.TIME_MS_MAX))
-        )
     return found
 
 

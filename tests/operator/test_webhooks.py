@@ -340,7 +340,7 @@ async def test_a_topic_whose_subscriptions_are_not_known_cannot_be_deleted_with_
         (None, subscription_body(topicName="a//b"), "spec.topicName: 'a//b' must start"),
         (None, subscription_body(topicName=""), "spec.topicName"),
         (None, subscription_body(lockDuration="PT1S"), "spec.lockDuration: must be PT5S"),
-        (None, topic_body(status="SendDisabled"), "spec.status"),
+        (None, topic_body(status="ReceiveDisabled"), "spec.status"),
         (
             None,
             subscription_body(

@@ -82,8 +82,8 @@ def test_a_cycle_through_a_topic_is_refused(driver: Driver) -> None:
 
     with pytest.raises(errors.InvalidOperation, match="messages back"):
         subscription(driver, "news", "back", forward_to="orders")
-    with pytest.raises(errors.InvalidOperation, match="messages back"):
-        subscription(driver, "news", "back", forward_to="news")
+    # To its own topic: hops bound it.
+    subscription(driver, "news", "again", forward_to="news")
     subscription(driver, "news", "on", forward_to="other")
     with pytest.raises(errors.InvalidOperation, match="messages back"):
         commit(driver, EntityAction.UPDATE, "other", changes={"forward_to": "orders"})

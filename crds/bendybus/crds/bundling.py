@@ -173,6 +173,9 @@ def _check_cycles(wishes: Mapping[str, EntityWish]) -> list[Problem]:
         if destination:
             # What comes to a topic comes to its subscriptions.
             source = subscription_name.family(wish.name.lower())
+            if destination == source != wish.name.lower():
+                # A subscription to its own topic: hops bound it.
+                continue
             onward.setdefault(source, set()).add(destination)
             forwards[source, destination] = wish
     try:

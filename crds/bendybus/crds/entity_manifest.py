@@ -29,7 +29,7 @@ from bendybus.domain.filters.rule import Rule
 
 _SEGMENT: Final = r"[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*"
 ENTITY_NAME_PATTERN: Final = rf"^{_SEGMENT}(/{_SEGMENT})*$"
-SUBSCRIPTION_NAME_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+SUBSCRIPTION_NAME_PATTERN: Final = r"^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$"
 # Names of fields of rules, where the domain's differ.
 _RULE_FIELDS: Final = {"ruleName": "name"}
 # A type, and its default with what the schema says.

@@ -440,7 +440,11 @@ class TopicDescription:
     support_ordering: bool = _DEFAULT["support_ordering"]
 
     kind: ClassVar = EntityKind.TOPIC
-    statuses: ClassVar = (EntityStatus.ACTIVE, EntityStatus.DISABLED)
+    statuses: ClassVar = (
+        EntityStatus.ACTIVE,
+        EntityStatus.DISABLED,
+        EntityStatus.SEND_DISABLED,
+    )
 
     # What rules of messages read of every entity, and what a topic has no setting for: messages
     # wait in it only until they are due, and are received from its subscriptions.
@@ -474,7 +478,11 @@ class SubscriptionDescription:
     enable_batched_operations: bool = _DEFAULT["enable_batched_operations"]
 
     kind: ClassVar = EntityKind.SUBSCRIPTION
-    statuses: ClassVar = (EntityStatus.ACTIVE, EntityStatus.DISABLED)
+    statuses: ClassVar = (
+        EntityStatus.ACTIVE,
+        EntityStatus.DISABLED,
+        EntityStatus.RECEIVE_DISABLED,
+    )
 
     # What rules of messages read of every entity, and what is the topic's: it looks for duplicates
     # once for all subscriptions, and what they hold counts to its size.

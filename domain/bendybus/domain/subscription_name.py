@@ -8,7 +8,7 @@ from bendybus.domain.errors import InvalidArgument
 
 SEPARATOR: Final = "/Subscriptions/"
 _SEPARATOR_KEY: Final = SEPARATOR.lower()
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_NAME: Final = re.compile(r"\w(?:[\w.-]*\w)?\Z", re.ASCII)
 
 
 def compose(topic: str, name: str) -> str:
@@ -43,6 +43,6 @@ def check(name: str) -> None:
     if not _NAME.match(name):
         raise InvalidArgument(
             "subscriptionName",
-            f"{name!r} must start and end with a letter or digit, and have only letters, digits "
+            f"{name!r} must start and end with a letter, digit or _, and have only letters, digits "
             "and . - _ in between.",
         )

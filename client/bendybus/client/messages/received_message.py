@@ -280,6 +280,9 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def expires_at_utc(self) -> datetime | None:
         """When the message expires."""
         enqueued, ttl = self.enqueued_time_utc, self.time_to_live
+        if self.state is ServiceBusMessageState.SCHEDULED:
+            # It lives from when it becomes active.
+            enqueued = self.scheduled_enqueue_time_utc or enqueued
         if enqueued is None or ttl is None:
             return None
         try:

@@ -81,7 +81,10 @@ async def receive_deferred(
 def _located(
     front_end: FrontEnd, asked: Operation, access: Access
 ) -> tuple[Target, dict[int, list[int]]]:
-    """Return the sub-queue and the numbers by partition."""
+    """Return the sub-queue and the numbers by partition.
+
+    Raises MessageNotFound for a number of a partition that has no messages of the entity.
+    """
     entity = front_end.directory.find(asked.entity)
     message_access.check(entity, access)
     bounds.check_numbers("sequence_numbers", asked.sequence_numbers)
@@ -102,7 +105,7 @@ def _check_held(target: Target, by_partition: dict[int, list[int]], held: int) -
             raise _unknown(target.entity, numbers[0])
 
 
-def _unknown(entity: Entity, number: int) -> errors.BusError:
+def _unknown(entity: Entity, number: int) -> errors.MessageNotFound:
     return errors.MessageNotFound(
         f"{entity.title}: no message has the sequence number {number}.",
         metadata={"entity": entity.name, "sequence_number": str(number)},

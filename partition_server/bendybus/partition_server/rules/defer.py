@@ -5,7 +5,13 @@ from typing import Final
 
 from bendybus.domain import bounds, errors, limits, sequence_number
 from bendybus.partition_server.rules import application_properties, drain, locks, session_locks
-from bendybus.partition_server.rules.redeliver import give_back, update
+from bendybus.partition_server.rules.redeliver import (
+    dead_letter_exhausted,
+    give_back,
+    is_exhausted,
+    next_count,
+    update,
+)
 from bendybus.partition_server.state import outcomes
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import ReceiveDeferred
@@ -13,6 +19,7 @@ from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.session_queue import SessionQueue
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, Row, State, row_id
 
@@ -24,19 +31,26 @@ def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: by
     """Defer a locked message. Raises what refuses it."""
     if queue.is_dead_letter and lock.deferred:
         raise errors.InvalidOperation("the message is already deferred.")
+    if not queue.is_dead_letter:
+        # It may have been delivered often enough.
+        check_numbers(turn.partition.queues.dead_letters_of(queue))
     changed = application_properties.merged(
         turn, queue, application_properties.of_locked(turn, queue, counter, lock), changes
     )
     turn.stage.unlock(queue, counter)
     if lock.expires_ms is not None:
         if lock.expires_ms <= turn.now.wall_ms and not turn.expiry_held:
-            state, count = int(lock.deferred), lock.delivery_count
+            state, count = int(lock.deferred), next_count(queue, lock)
             added_bytes = update(turn, queue, counter, lock, state, count, changed)
             give_back(turn, queue, counter, lock, lock.size_bytes + added_bytes)
             return
         # Expiry may have passed over it while it was locked.
         turn.partition.due.expires_at(lock.expires_ms)
-    update(turn, queue, counter, lock, State.DEFERRED, lock.delivery_count, changed)
+    count = next_count(queue, lock)
+    if is_exhausted(queue, count):
+        dead_letter_exhausted(turn, queue, counter, count, changed)
+        return
+    update(turn, queue, counter, lock, State.DEFERRED, count, changed)
     if not lock.deferred:
         queue.state.active -= 1
         queue.state.deferred += 1

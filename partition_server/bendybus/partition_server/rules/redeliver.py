@@ -3,6 +3,12 @@
 abandoned ──► delivery count + 1 (`delays`)   ─┐
 lock ended ──► + 1 if the client had it        ├─► ready, or at MaxDeliveryCount or past its time:
 only reserved ──► uncounted (`receive`)       ─┘   dead-lettered or dropped
+deferred ──► + 1 (`defer`) ──────────────────────► deferred, or the same
+
+The count of a dead letter stays what it was when it was dead-lettered, whatever becomes of it.
+Sources, live tests of SDKs: deferredMessage.spec.ts of JavaScript (0; deferred 1; deferred or
+abandoned again 2; dead-lettered unchanged; with sessions and without), TestDeferredMessages and
+TestMessageSettlementUsingReceiver of Go (an abandoned dead letter keeps its count).
 """
 
 from collections.abc import Sequence
@@ -66,24 +72,43 @@ def count_delivery(
     delay_ms: int = 0,
 ) -> None:
     """Make a failed delivery durable and let the message be received again, or not."""
-    count = min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
-    if count >= queue.entity.description.max_delivery_count and not queue.is_dead_letter:
-        envelope = dead_letter.envelope_of(turn, queue, counter)
-        if envelope is not None:
-            dead_letter.move(
-                turn,
-                queue,
-                envelope._replace(row=envelope.row._replace(delivery_count=count)),
-                dead_letter.DELIVERIES_REASON,
-                f"Message could not be consumed after {count} delivery attempts.",
-                changed=changed,
-            )
+    count = next_count(queue, lock)
+    if is_exhausted(queue, count):
+        dead_letter_exhausted(turn, queue, counter, count, changed)
         return
     added_bytes = update(turn, queue, counter, lock, int(lock.deferred), count, changed)
     if delay_ms:
         delays.hold(turn, queue, counter, lock, lock.size_bytes + added_bytes, delay_ms)
     else:
         give_back(turn, queue, counter, lock, lock.size_bytes + added_bytes)
+
+
+def next_count(queue: MessageQueue, lock: Lock) -> int:
+    """Return the delivery count of a message after one more delivery."""
+    if queue.is_dead_letter:
+        return lock.delivery_count
+    return min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
+
+
+def is_exhausted(queue: MessageQueue, count: int) -> bool:
+    """Whether a message is not delivered again after so many deliveries."""
+    return count >= queue.entity.description.max_delivery_count and not queue.is_dead_letter
+
+
+def dead_letter_exhausted(
+    turn: Turn, queue: MessageQueue, counter: int, count: int, changed: bytes | None
+) -> None:
+    """Dead-letter a message that was delivered often enough, and is not locked any more."""
+    envelope = dead_letter.envelope_of(turn, queue, counter)
+    if envelope is not None:
+        dead_letter.move(
+            turn,
+            queue,
+            envelope._replace(row=envelope.row._replace(delivery_count=count)),
+            dead_letter.DELIVERIES_REASON,
+            f"Message could not be consumed after {count} delivery attempts.",
+            changed=changed,
+        )
 
 
 def update(

@@ -206,7 +206,8 @@ def check_destinations(catalogue: Entries, wanted: Entity, current: Entity | Non
         if not name or (current is not None and name == getattr(current.description, field)):
             continue
         destination = _destination(catalogue, wanted, field, name)
-        if field == "forward_to":
+        # A subscription that forwards to its own topic comes to an end: hops are bounded.
+        if field == "forward_to" and destination.key != wanted.topic_key:
             _check_cycle(catalogue, wanted, destination)
 
 

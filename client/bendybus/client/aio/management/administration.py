@@ -407,8 +407,8 @@ class ServiceBusAdministrationClient(
         `user_metadata` are as in Service Bus; durations are timedelta or ISO-8601 text.
         `forward_to` and `forward_dead_lettered_messages_to` name a queue or topic that messages, or
         dead letters, are handed on to;
-        `enable_batched_operations` is kept and shown; `enable_express` and `authorization_rules` have
-        no effect: the rules of a bus are in its manifest.
+        `enable_batched_operations` is kept and shown; `enable_express` and `authorization_rules`
+        have no effect: the rules of a bus are in its manifest.
         """
         fields = {**locals(), **kwargs}
         request = requests.create(QUEUE, [queue_name], fields, kwargs)

@@ -245,6 +245,18 @@ class ManagementLink(RequestLink):
             },
         )
 
+    def lock_session(self, fields: Fields) -> bytes:
+        """Return the token of the session whose lock a request's messages have, b"" for none.
+
+        Current SDKs for JavaScript and Java name the session id of a deferred message whatever its
+        entity is; only an entity with sessions has their locks, and its sub-queues have none.
+        """
+        name, sub_queue = request_values.entity_and_sub_queue(self.path)
+        described = self.connection.front_end.directory.find(name).description
+        if described.requires_session and sub_queue is SubQueue.MAIN:
+            return self.token_of(fields)
+        return b""
+
     def token_of(self, fields: Fields) -> bytes:
         """Return the token of the session that a request names, by its id or by the link that holds
         it: the SDK for Go names only the link. b"" if it names none.
@@ -284,7 +296,7 @@ def _disposition(link: ManagementLink, fields: Fields) -> SettleRequest:
         incoming_messages.changed_properties(changes) if changes else None,
         incoming_messages.dead_letter_text(fields.optional("deadletter-reason", str)),
         incoming_messages.dead_letter_text(fields.optional("deadletter-description", str)),
-        session_token=link.token_of(fields),
+        session_token=link.lock_session(fields),
     )
 
 
@@ -345,7 +357,7 @@ async def _receive_deferred(link: ManagementLink, fields: Fields) -> Reply:
             fields.listed("sequence-numbers", int),
         ),
         mode,
-        link.token_of(fields),
+        link.lock_session(fields),
     )
     messages = []
     for name, payload in _payloads(batches):

@@ -7,9 +7,11 @@ sections are left out. Besides what the sender wrote, a message gets
     delivery annotations    the name of the lock, if it is locked, beside the sender's
     message annotations     those of `annotations.SET_BY_THE_BUS`, except partition 0 and the state
                             of an active message; an enqueued sequence number where one is stored
-    properties              creation-time and absolute-expiry-time, if it has a time to live and the
-                            sender set neither: as Service Bus does, and the only place for a time
-                            to live of more than 49 days, which the header's 32 bits cannot hold
+    properties              absolute-expiry-time, if it has a time to live: from when it was
+                            enqueued, or will be active, whatever the sender wrote, as Service Bus
+                            does; and creation-time, if the sender set none, or both. Their
+                            difference is the only place for a time to live of more than 49 days,
+                            which the header's 32 bits cannot hold
 
 A stored message that cannot be decoded is delivered with its bytes as the body, so that its
 receiver can settle it.
@@ -208,10 +210,13 @@ class Delivery:
         out: bytearray,
     ) -> None:
         created = head.creation_time_ms if head.HasField("creation_time_ms") else None
-        expires = head.absolute_expiry_time_ms if head.HasField("absolute_expiry_time_ms") else None
-        if ttl_ms and created is None and expires is None:
-            created = self._times[index] if self._times else 0
-            expires = bounds.end_of_life(created, ttl_ms)
+        expires = None
+        if ttl_ms:
+            since = self._alive_since(index)
+            expires = bounds.end_of_life(since, ttl_ms)
+            if created is None or head.HasField("absolute_expiry_time_ms") or ttl_ms > _UINT_MAX:
+                # SDKs write both, and read their difference as the time to live.
+                created = since
         fields: list[Any] = [
             self._ids[index] or None if self._ids else None,
             head.user_id or None,
@@ -239,6 +244,13 @@ class Delivery:
         if fields:
             out += _PROPERTIES
             encoding.write_list(fields, out)
+
+    def _alive_since(self, index: int) -> int:
+        """Return when a message was enqueued; of a scheduled one, when it will be active."""
+        state = self._states[index] if self._states else 0
+        if state == message_pb2.MESSAGE_STATE_SCHEDULED and self._due:
+            return self._due[index]
+        return self._times[index] if self._times else 0
 
     def _session_id(self, index: int) -> str | None:
         return self._sessions[index] if not self._present or self._present[index] else None

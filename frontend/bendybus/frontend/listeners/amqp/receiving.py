@@ -364,9 +364,10 @@ def _dead_letter(state: Rejected, tokens: bytes) -> SettleRequest:
     if error is None:
         return SettleRequest(Disposition.DEAD_LETTER, tokens)
     info = dict(error.info or {})
+    # What is no text stays a property, as in Service Bus.
     reason, description = (
-        info.pop(delivered_properties.REASON, None),
-        info.pop(delivered_properties.DESCRIPTION, None),
+        info.pop(name) if isinstance(info.get(name), str) else None
+        for name in (delivered_properties.REASON, delivered_properties.DESCRIPTION)
     )
     if error.condition != DEAD_LETTER:
         # Other AMQP clients: the condition of the error is the reason.

@@ -1,0 +1,58 @@
+"""Messages that are named by numbers which no partition of their entity can have given."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bendybus.domain import errors, sequence_number
+from bendybus.domain.entity import Entity
+from bendybus.domain.message_state import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core import by_number
+from tests.frontend.entities import queue
+
+PARTITIONS = 4
+KNOWN = sequence_number.compose(1, 7)
+
+
+def bus(entity: Entity) -> Any:
+    """A front end whose partitions are never to be asked."""
+    return SimpleNamespace(
+        directory=SimpleNamespace(find=lambda _: entity),
+        upstreams={n: SimpleNamespace(partition=n, available=True) for n in range(PARTITIONS)},
+        settings=SimpleNamespace(unary_timeout_s=1.0),
+    )
+
+
+@pytest.mark.requirement("R525")
+@pytest.mark.parametrize("number", [45, sequence_number.compose(2, 7)])
+async def test_a_number_of_a_partition_that_a_plain_queue_is_not_in_is_named(number: int) -> None:
+    front_end = bus(queue("orders", partitions=1, home=1))
+    asked = by_number.Operation("orders", SubQueue.MAIN, [KNOWN, number])
+
+    for call in (
+        by_number.receive_deferred(front_end, asked, ReceiveMode.PEEK_LOCK),
+        by_number.cancel_scheduled(front_end, asked),
+    ):
+        with pytest.raises(errors.MessageNotFound, match=f"sequence number {number}") as raised:
+            await call
+        assert raised.value.metadata["sequence_number"] == str(number)
+
+
+@pytest.mark.requirement("R525")
+async def test_a_number_of_another_partition_than_that_of_the_session_is_not_found() -> None:
+    front_end = bus(queue("orders", partitions=PARTITIONS))
+    asked = by_number.Operation("orders", SubQueue.MAIN, [KNOWN])
+    token = (2).to_bytes(2, "big") + bytes(14)
+
+    with pytest.raises(errors.MessageNotFound, match=f"sequence number {KNOWN}"):
+        await by_number.receive_deferred(front_end, asked, ReceiveMode.PEEK_LOCK, token)
+
+
+async def test_numbers_of_several_partitions_take_a_call_each() -> None:
+    front_end = bus(queue("orders", partitions=PARTITIONS))
+    asked = by_number.Operation("orders", SubQueue.MAIN, [KNOWN, 45])
+
+    with pytest.raises(errors.InvalidOperation, match=r"belong to partitions \[0, 1\]"):
+        await by_number.receive_deferred(front_end, asked, ReceiveMode.PEEK_LOCK)
