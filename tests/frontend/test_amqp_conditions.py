@@ -17,7 +17,7 @@ MISSING = "The messaging entity 'sb://host/orders' could not be found."
 RAISED: dict[type[BusError], tuple[type[Exception], bool]] = {
     errors.BusError: (exceptions.ServiceBusError, True),
     errors.RetryableError: (exceptions.ServiceBusServerBusyError, True),
-    errors.PartitionUnavailable: (exceptions.ServiceBusServerBusyError, True),
+    errors.PartitionUnavailable: (exceptions.OperationTimeoutError, True),
     errors.DiskLow: (exceptions.ServiceBusQuotaExceededError, False),
     errors.ServerBusy: (exceptions.ServiceBusServerBusyError, True),
     errors.ServiceTimeout: (exceptions.OperationTimeoutError, True),
@@ -26,7 +26,7 @@ RAISED: dict[type[BusError], tuple[type[Exception], bool]] = {
     errors.EntityDrained: (exceptions.MessagingEntityDisabledError, True),
     errors.EntityOrphaned: (exceptions.MessagingEntityDisabledError, True),
     errors.SessionCannotBeLocked: (exceptions.SessionCannotBeLockedError, True),
-    errors.GenerationMismatch: (exceptions.ServiceBusServerBusyError, True),
+    errors.GenerationMismatch: (exceptions.OperationTimeoutError, True),
     errors.InvalidArgument: (exceptions.ServiceBusError, False),
     errors.InvalidOperation: (exceptions.ServiceBusError, False),
     errors.PartitioningImmutable: (exceptions.ServiceBusError, False),
@@ -93,3 +93,13 @@ def test_a_condition_can_be_written(kind: type[BusError]) -> None:
     assert isinstance(told, performatives.Error)
     assert encoding.encode(told.to_described())
     assert 400 <= conditions.status_of(made(kind)) <= 503
+
+
+@pytest.mark.requirement("R549")
+@pytest.mark.parametrize("kind", [errors.PartitionUnavailable, errors.GenerationMismatch])
+def test_what_is_over_soon_is_not_said_to_be_busy(kind: type[BusError]) -> None:
+    """The SDK for .NET waits 10 s whenever it hears that."""
+    found = conditions.of(kind("not now."))
+
+    assert found.condition == "com.microsoft:timeout"
+    assert conditions.status_of(kind("not now.")) == 408

@@ -29,6 +29,7 @@ class Program:
     """A program of one SDK. `ca_variable`: the variable that names the file of its authority.
 
     `tokens`: the command of the one whose tokens are good for seconds; see `token_load`.
+    `handover`: the command of the one whose front end is replaced; see `test_handover`.
     """
 
     sdk: str
@@ -36,6 +37,7 @@ class Program:
     build: Sequence[str]
     run: Sequence[str]
     tokens: Sequence[str]
+    handover: Sequence[str]
     ca_variable: str
     variables: Callable[[], Mapping[str, str]] = dict
     """What its environment has besides; called once its tools are there."""
@@ -143,6 +145,7 @@ PROGRAMS: Final = (
         ["npm", "ci", "--no-audit", "--no-fund"],
         ["node", "operations.mjs"],
         ["node", "tokens.mjs"],
+        ["node", "handover.mjs"],
         "NODE_EXTRA_CA_CERTS",
     ),
     Program(
@@ -151,6 +154,7 @@ PROGRAMS: Final = (
         ["go", "build", "-trimpath", "-buildvcs=false", "-o", "build/operations", "."],
         ["./build/operations"],
         ["./build/operations", "--tokens"],
+        ["./build/operations", "--handover"],
         "SSL_CERT_FILE",
     ),
     Program(
@@ -159,6 +163,7 @@ PROGRAMS: Final = (
         ["javac", "-d", "target", *sorted(each.name for each in FOLDER.glob("java/*.java"))],
         ["java", "-Xmx256m", "Main"],
         ["java", "-Xmx256m", "Tokens"],
+        ["java", "-Xmx256m", "Handover"],
         "SSL_CERT_FILE",
         _class_path,
     ),

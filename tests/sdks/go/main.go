@@ -130,6 +130,10 @@ func main() {
 		tokens()
 		return
 	}
+	if slices.Contains(os.Args, "--handover") {
+		handover()
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "--time" {
 		timing(os.Args[2:])
 		return

@@ -28,7 +28,9 @@ CONDITIONS: Final[dict[type[BusError], Condition]] = {
     # A defect of the bus; whatever else is wrong has a row of its own.
     errors.BusError: Condition("amqp:internal-error", 500),
     errors.RetryableError: _BUSY,
-    errors.PartitionUnavailable: _BUSY,
+    # Not busy: the SDK for .NET waits 10 s after that. All SDKs repeat what timed out after their
+    # usual pause, and by then the partition is often back.
+    errors.PartitionUnavailable: _TIMEOUT,
     errors.DiskLow: _LIMIT,
     errors.ServerBusy: _BUSY,
     errors.ServiceTimeout: _TIMEOUT,
@@ -36,7 +38,7 @@ CONDITIONS: Final[dict[type[BusError], Condition]] = {
     errors.EntityDrained: _DISABLED,
     errors.EntityOrphaned: _DISABLED,
     errors.SessionCannotBeLocked: Condition("com.microsoft:session-cannot-be-locked", 410),
-    errors.GenerationMismatch: _BUSY,
+    errors.GenerationMismatch: _TIMEOUT,
     errors.OutcomeUnknown: _TIMEOUT,
     errors.InvalidArgument: Condition("com.microsoft:argument-error", 400),
     errors.InvalidOperation: _NOT_ALLOWED,

@@ -66,6 +66,8 @@ class SessionReceivingLink(ReceivingLink):
         self.session: LockedSession | None = None
         # Its lock was lost.
         self._over = False
+        # When the lock ends, as far as is known.
+        self._watching: asyncio.TimerHandle | None = None
 
     def accept(self) -> None:
         """Lock the session, then attach the link. Raises InvalidArgument."""
@@ -112,6 +114,8 @@ class SessionReceivingLink(ReceivingLink):
         receiver, (session, self.session) = self._receiver, (self.session, None)
         if session is not None:
             self._connection.held_sessions.remove(self._path, self._link.name, session)
+        if self._watching is not None:
+            self._watching.cancel()
         if receiver is not None and isinstance(receiver.shared, SessionCache):
             self._connection.front_end.sessions.leave(receiver.shared)
         return session
@@ -171,7 +175,8 @@ class SessionReceivingLink(ReceivingLink):
         assert isinstance(receiver.shared, SessionCache), receiver
         left_ms = receiver.shared.lease.until_ms - now_ms()
         if left_ms > 0:
-            self._connection.later(left_ms / 1_000, partial(self._watch, session))
+            loop = asyncio.get_running_loop()
+            self._watching = loop.call_later(left_ms / 1_000, self._watch, session)
         else:
             text = f"{self._path!r}: the lock on session {session.session_id!r} ended."
             self.fail(errors.SessionLockLost(text))
