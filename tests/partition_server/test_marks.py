@@ -51,7 +51,7 @@ class Bus:
     def __init__(self, store: Any) -> None:
         self.driver = driver = Driver(store)
         driver.create("plain")
-        driver.create("other", max_delivery_count=1)
+        driver.create("other", max_delivery_count=2)
         driver.create(
             "detecting",
             requires_duplicate_detection=True,
