@@ -40,13 +40,13 @@ def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: by
     turn.stage.unlock(queue, counter)
     if lock.expires_ms is not None:
         if lock.expires_ms <= turn.now.wall_ms and not turn.expiry_held:
-            state, count = int(lock.deferred), next_count(queue, lock)
+            state, count = int(lock.deferred), next_count(lock)
             added_bytes = update(turn, queue, counter, lock, state, count, changed)
             give_back(turn, queue, counter, lock, lock.size_bytes + added_bytes)
             return
         # Expiry may have passed over it while it was locked.
         turn.partition.due.expires_at(lock.expires_ms)
-    count = next_count(queue, lock)
+    count = next_count(lock)
     if is_exhausted(queue, count):
         dead_letter_exhausted(turn, queue, counter, count, changed)
         return

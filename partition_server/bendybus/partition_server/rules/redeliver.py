@@ -5,10 +5,10 @@ lock ended ──► + 1 if the client had it        ├─► ready, or at MaxD
 only reserved ──► uncounted (`receive`)       ─┘   dead-lettered or dropped
 deferred ──► + 1 (`defer`) ──────────────────────► deferred, or the same
 
-The count of a dead letter stays what it was when it was dead-lettered, whatever becomes of it.
-Sources, live tests of SDKs: deferredMessage.spec.ts of JavaScript (0; deferred 1; deferred or
-abandoned again 2; dead-lettered unchanged; with sessions and without), TestDeferredMessages and
-TestMessageSettlementUsingReceiver of Go (an abandoned dead letter keeps its count).
+A dead letter counts its deliveries as well, and is never delivered too often. Sources:
+deferredMessage.spec.ts, a live test of the SDK for JavaScript (0; deferred 1; deferred or abandoned
+again 2; dead-lettered unchanged; with sessions and without). TestMessageSettlementUsingReceiver of
+Go expects that an abandoned dead letter keeps its count; programs here rely on the opposite.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def count_delivery(
     delay_ms: int = 0,
 ) -> None:
     """Make a failed delivery durable and let the message be received again, or not."""
-    count = next_count(queue, lock)
+    count = next_count(lock)
     if is_exhausted(queue, count):
         dead_letter_exhausted(turn, queue, counter, count, changed)
         return
@@ -83,10 +83,8 @@ def count_delivery(
         give_back(turn, queue, counter, lock, lock.size_bytes + added_bytes)
 
 
-def next_count(queue: MessageQueue, lock: Lock) -> int:
+def next_count(lock: Lock) -> int:
     """Return the delivery count of a message after one more delivery."""
-    if queue.is_dead_letter:
-        return lock.delivery_count
     return min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
 
 
