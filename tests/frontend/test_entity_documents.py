@@ -99,7 +99,7 @@ def test_a_description_that_is_written_is_read_as_it_was(described: Any) -> None
         wanted["max_size_in_megabytes"] = descriptions.reported_size_mb(described, Tier.STANDARD)
     # What is empty is left out, as the service does.
     if wanted.get("forward_to"):
-        # What forwards is shown as never idle.
+        # An entity that forwards is shown as never idle.
         wanted["auto_delete_on_idle_ms"] = None
     left_out = {name: value for name, value in wanted.items() if value == ""}
     assert {**left_out, **found.changes} == wanted

@@ -1,4 +1,4 @@
-"""What tests of the SDK for .NET share: one bus of each tier, and the program on it."""
+"""One bus of each tier for the tests of the SDK for .NET, and the program on it."""
 
 from collections.abc import Iterator
 

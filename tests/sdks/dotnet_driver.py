@@ -93,7 +93,7 @@ class Driver:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if not line.startswith("{"):
-                # What a build prints.
+                # Output of a build.
                 continue
             answer = json.loads(line)
             waiting = self._waiting.pop(answer["id"])

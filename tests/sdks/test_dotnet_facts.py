@@ -1,4 +1,4 @@
-"""What programs on the SDK for .NET see of messages and numbers, as its live tests want it."""
+"""Messages and numbers as programs on the SDK for .NET see them, and its live tests want them."""
 
 from typing import Any
 

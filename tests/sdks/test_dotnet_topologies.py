@@ -44,7 +44,7 @@ def admin(dotnet: DotnetBus) -> Administration:
 
 
 def differences(settings: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a framework would set again."""
+    """Return the settings that a framework would set again."""
     names = {name: name[:1].lower() + name[1:] for name in settings}
     return {name: found[names[name]] for name in settings if found[names[name]] != settings[name]}
 

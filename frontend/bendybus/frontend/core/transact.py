@@ -248,7 +248,7 @@ def _with_send(facts: _Facts, entity: Entity, messages: columns.MessageBatch) ->
 
 
 def _with_bound(facts: _Facts, entity: Entity, part: SettlePart | CancelPart | StatePart) -> _Facts:
-    """Add what only the entity of the transaction can do. Raises what refuses it."""
+    """Add an operation that only the entity of the transaction can do. Raises its refusal."""
     if isinstance(part, SettlePart):
         return _with_settle(facts, entity, part)
     if isinstance(part, CancelPart):

@@ -122,7 +122,7 @@ def _append(turn: Turn, target: MessageQueue, batch: Batch) -> dict[int, BusErro
     entity = target.entity
     target.used(turn.now)
     ref = EntityRef(entity.uid, entity.generation)
-    # What the source accepted may have been converted, and changed by rules.
+    # A message that its source accepted may have been converted, and changed by rules.
     command = Append(None, ref, batch, [1] * len(batch.payloads), measured=True)
     return dict(publish.appender(turn, target).run(command).failures)
 

@@ -333,7 +333,7 @@ class Watch(OfStream):
     stream: Caller
 
 
-# What a transaction consists of.
+# The parts of a transaction.
 Part = Append | Settle | Transfer | CancelPart | StatePart
 Command = (
     Append

@@ -11,7 +11,7 @@ PARTITION_ID: Final = "x-opt-partition-id"
 MESSAGE_STATE: Final = "x-opt-message-state"
 DEAD_LETTER_SOURCE: Final = "x-opt-deadletter-source"
 PARTITION_KEY: Final = "x-opt-partition-key"
-# Of a message in a transaction: chooses the partition through which it goes to its entity.
+# The key that chooses the partition through which a message in a transaction goes.
 VIA_PARTITION_KEY: Final = "x-opt-via-partition-key"
 SCHEDULED_ENQUEUE_TIME: Final = "x-opt-scheduled-enqueue-time"
 

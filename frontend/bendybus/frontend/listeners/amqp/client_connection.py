@@ -115,7 +115,7 @@ class ClientConnection:
         self.claims = Claims(listener.authenticator)
         self.client = listener.next_name()
         self.new_id = listener.new_id
-        # What its open says that it is, if anything.
+        # The product that the open of the client names, if any.
         self.product: Any = None
         # Requests in flight to the core.
         self.sends = self.settlements = 0

@@ -91,7 +91,7 @@ class CoordinatorLink:
         # Why a part of a transaction was refused, which therefore cannot be committed.
         self._refused: dict[bytes, BusError] = {}
 
-        # Of a session that begins with this link, the entity that is attached first; "": none yet.
+        # The first entity of a session that begins with this link; "": none yet.
         self._leads = link.session.links == (link,)
         self._first_entity = ""
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # SDK for JavaScript fails a send without credit.
 QUIET_S: Final = 0.1
 MOMENT_S: Final = 0.4
-# What the SDK for JavaScript has in the properties of its open.
+# The product that the SDK for JavaScript names in its open.
 TOLD: Final = "MSJSClient"
 _TEXT: Final = "the front end stops; connect again"
 DETACHED: Final = Error("amqp:link:detach-forced", _TEXT)

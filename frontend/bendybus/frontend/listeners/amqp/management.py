@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 VENDOR: Final = "com.microsoft:"
 # Of a request that names no server-timeout.
 TIMEOUT_MS: Final = 60_000
-# What a request under way takes beside its bytes: its values, its task, and what that waits for.
+# The memory of a request under way beside its bytes: its values, its task, and the reply.
 REQUEST_BYTES: Final = 4 * limits.KB
 # Requests of one link that are performed at the same time; the others wait for their turn. Half of
 # what fits into the queue of a partition, which refuses more as busy.

@@ -166,7 +166,7 @@ class Delivery:
             until = (_LOCKED_UNTIL, values.TIMESTAMP, self._locked_until_ms)
             body, count = bytearray(_PACK_LOCKED(*facts, *until)), 3
         elif state == _DEFERRED:
-            # The service has it also of a deferred message that is peeked at, which nobody holds.
+            # The service adds it even to a deferred message that is peeked at.
             until = (_LOCKED_UNTIL, values.TIMESTAMP, 0)
             body, count = bytearray(_PACK_LOCKED(*facts, *until)), 3
         else:

@@ -278,7 +278,7 @@ class ReceivingLink:
             self._release(unsent[start : start + most])
 
     def _send(self, unsent: "_Unsent", most: int) -> int:
-        """Send some messages; return how many. What there is no credit for is given back."""
+        """Send some messages; return how many. Messages beyond the credit are given back."""
         link, messages, start = self._link, unsent.messages, unsent.sent
         end = min(len(messages), start + most)
         for index in range(start, end):
@@ -364,7 +364,7 @@ def _dead_letter(state: Rejected, tokens: bytes) -> SettleRequest:
     if error is None:
         return SettleRequest(Disposition.DEAD_LETTER, tokens)
     info = dict(error.info or {})
-    # What is no text stays a property, as in Service Bus.
+    # A value that is no text stays a property, as in Service Bus.
     reason, description = (
         info.pop(name) if isinstance(info.get(name), str) else None
         for name in (delivered_properties.REASON, delivered_properties.DESCRIPTION)

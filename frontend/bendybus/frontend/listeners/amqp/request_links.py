@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Credit for requests: ample, since the SDK for JavaScript fails a request that waits a second for
 # it. What requests and replies hold is bounded in bytes, by the ledger of calls.
 CREDIT: Final = 5_000
-# What a reply that waits for the client's credit takes beside its bytes.
+# The memory of a reply that waits for the client's credit, beside its bytes.
 REPLY_BYTES: Final = 256
 REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
 

@@ -29,8 +29,8 @@ CREDIT: Final = 1_000
 # Messages and bytes of one request to the core.
 MESSAGES_MAX: Final = 1_000
 BYTES_MAX: Final = 1 * limits.MB
-# What a batch may have beyond its limit: the SDK for Python does not count the properties of the
-# first message, which it repeats around the batch.
+# Bytes that a batch may have beyond its limit: the SDK for Python does not count the properties of
+# the first message, which it repeats around the batch.
 ENVELOPE_BYTES: Final = 2 * limits.KB
 
 
@@ -60,7 +60,7 @@ class SendingLink:
         self._link = link
         self._path = path
         self._entity = entity
-        # Of one message, and of a batch.
+        # The largest message, and the largest batch, in bytes.
         self._message_bytes_max, self._batch_bytes_max = limits_bytes
         self._messages = Columns()
         self._units: list[_Unit] = []

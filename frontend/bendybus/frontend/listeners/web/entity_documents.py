@@ -61,7 +61,7 @@ _SINCE: Final = {
     "SqlFilterCount": "2024-05",
     "CorrelationFilterCount": "2024-05",
 }
-# What may be asked for and has no effect: every message is on disk before it is acknowledged.
+# Elements without effect: every message is on disk before it is acknowledged.
 _ALWAYS: Final = {"EnableExpress": False}
 # What the bus does not have.
 _NEVER: Final = {
@@ -159,7 +159,7 @@ def _setting_written(shown: Shown, setting: Setting) -> str:
     if setting.name == "max_size_in_megabytes":
         value = descriptions.reported_size_mb(described, shown.tier)
     if setting.name == "auto_delete_on_idle_ms" and described.forward_to:
-        # What forwards its messages is never idle, and the service shows that.
+        # An entity that forwards its messages is never idle, and the service shows that.
         value = None
     match setting.type:
         case SettingType.BOOLEAN:
@@ -240,7 +240,7 @@ _FACT: Final[Mapping[str, Callable[[Shown], tuple[str, ...]]]] = {
 
 
 def read(described: Element, host: str = "") -> Wanted:
-    """Return what a description asks for. Raises InvalidArgument, InvalidOperation.
+    """Return the settings of a description. Raises InvalidArgument, InvalidOperation.
 
     `host`: the one that the client used, perhaps with a port. A URI of a destination must have it.
     """
