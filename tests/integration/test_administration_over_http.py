@@ -141,7 +141,7 @@ def test_a_signature_may_be_called_a_bearer_token(bus: WebBus) -> None:
 
 
 def test_forwarding_needs_the_right_on_the_destination(bus: WebBus) -> None:
-    forward = entry("<ForwardTo>sb://x/other</ForwardTo>")
+    forward = entry("<ForwardTo>other</ForwardTo>")
     mine = bus.token("manage-here-key", "manage-here")
     theirs = bus.token("manage-other-key", "manage-other")
 

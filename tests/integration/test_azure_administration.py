@@ -208,6 +208,7 @@ def test_a_topic_with_subscriptions_and_their_rules(
 ) -> None:
     azure.create_topic("news", enable_partitioning=True, user_metadata="about news")
     azure.create_subscription("news", "all", lock_duration=timedelta(seconds=11))
+    unused = azure.get_subscription_runtime_properties("news", "all")
     azure.create_subscription("news", "some", requires_session=True)
     azure.create_rule("news", "some", "sql", filter=SqlRuleFilter("a = 1"))
     azure.create_rule("news", "all", "label", filter=CorrelationRuleFilter(label="l"))
@@ -219,8 +220,10 @@ def test_a_topic_with_subscriptions_and_their_rules(
     shown = bus.ask("GET", "/news").text
     assert "<SqlFilterCount>3</SqlFilterCount>" in shown
     assert "<CorrelationFilterCount>1</CorrelationFilterCount>" in shown
-    unused = azure.get_subscription_runtime_properties("news", "all")
     assert unused.accessed_at_utc == unused.created_at_utc
+    # A change of its rules is a use.
+    changed = azure.get_subscription_runtime_properties("news", "all")
+    assert changed.accessed_at_utc > unused.accessed_at_utc
     assert subscription.lock_duration == timedelta(seconds=11)
     assert azure.get_subscription("news", "some").requires_session
     assert [each.name for each in azure.list_subscriptions("news")] == ["all", "some"]

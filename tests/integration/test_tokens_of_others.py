@@ -14,6 +14,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from bendybus.client import ServiceBusClient, ServiceBusReceiver
+from bendybus.domain import lock_token, sequence_number
 from bendybus.frontend.listeners import grpc_methods
 from bendybus.frontend.security.authenticator import RULES
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc, transaction_pb2, transaction_pb2_grpc
@@ -119,7 +120,9 @@ def by_call(name: str) -> Callable[[Thief], None]:
             entity_path=thief.own, session_token=thief.session
         )
         if name == "ReceiveDeferred":
-            request.sequence_numbers.append(1)
+            # A number that only the session's partition can have given.
+            partition = lock_token.partition_of(thief.session)
+            request.sequence_numbers.append(sequence_number.compose(partition, 1))
         assert thief.refused(getattr(thief.receiver, name), request) == "SESSION_LOCK_LOST"
 
     return touch

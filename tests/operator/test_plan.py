@@ -100,7 +100,7 @@ WITH_SESSIONS = {"forwardTo": "x", "requiresSession": True}
 
 @pytest.mark.parametrize(
     "fields",
-    [{"lockDuration": "PT1S"}, {"entityName": "-"}, {"forwardTo": "a b"}, WITH_SESSIONS],
+    [{"lockDuration": "PT1S"}, {"entityName": "a//b"}, {"forwardTo": "a b"}, WITH_SESSIONS],
 )
 def test_a_value_that_the_domain_refuses_is_refused(fields: dict[str, Any]) -> None:
     decision = plan.decide(queue(**fields), bus(), None)

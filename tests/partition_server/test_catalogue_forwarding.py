@@ -56,7 +56,7 @@ def test_a_destination_is_a_queue_or_a_topic_and_another_one(driver: Driver, fie
         commit(driver, EntityAction.UPDATE, "Orders", changes={field: "oRDERS"})
     with pytest.raises(errors.InvalidOperation, match="is no queue or topic"):
         commit(driver, EntityAction.UPDATE, "Orders", changes={field: "news/Subscriptions/all"})
-    for name in ("Orders/$DeadLetterQueue", "a//b", "-"):
+    for name in ("Orders/$DeadLetterQueue", "a//b", "a b"):
         with pytest.raises(errors.InvalidArgument) as caught:
             commit(driver, EntityAction.UPDATE, "Orders", changes={field: name})
         assert caught.value.field == BY_NAME[field].manifest_name
@@ -173,7 +173,7 @@ def test_an_older_program_refuses_the_file_of_what_forwards(driver: Driver) -> N
 
     made = driver.create("a", forward_to="b")
 
-    assert file_format.entry_version(made) == file_format.ENTRY_VERSION == 3
+    assert file_format.entry_version(made) == 3 <= file_format.ENTRY_VERSION
     assert file_format.entity_from_json(file_format.entity_to_json(made)) == made
 
 

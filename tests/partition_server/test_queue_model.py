@@ -173,7 +173,7 @@ class QueueMachine(RuleBasedStateMachine):
             self._to_dead(found)
         elif disposition is Disposition.DEFER:
             # It expired while it was locked, or it waits to be received by its number.
-            self._unlocked(found, "deferred", counted=False)
+            self._unlocked(found, "deferred", counted=True)
         else:
             counted = disposition is Disposition.ABANDON
             self._unlocked(found, "deferred" if deferred else "ready", counted=counted)
@@ -207,6 +207,7 @@ class QueueMachine(RuleBasedStateMachine):
             self._lock_dead(found, row, token, "locked")
             if defers:
                 assert not self.driver.settle(Disposition.DEFER, token).failures
+                found.deliveries += 1
                 row, token = self._received_deferred(found.dead_counter, dead_letter=True)
                 self._lock_dead(found, row, token, "deferred-locked")
 
@@ -237,7 +238,7 @@ class QueueMachine(RuleBasedStateMachine):
         elif disposition is Disposition.RENEW_LOCK:
             found.until_mono_ms = self.driver.mono_ms + LOCK_MS
         else:
-            found.deliveries += disposition is Disposition.ABANDON
+            found.deliveries += disposition in (Disposition.ABANDON, Disposition.DEFER)
             stays = deferred or disposition is Disposition.DEFER
             found.state, found.until_mono_ms = "deferred" if stays else "ready", 0
 

@@ -9,6 +9,7 @@ from tests.test_tidy import ROOT
 CLUSTER: Final = "needs a cluster: `make e2e` does what it prints"
 SPARK: Final = "needs Java and Spark: `make test-spark` runs its jobs, and the tutorial's program"
 SDKS: Final = "needs Node, Java or Go: tests/sdks/test_pages.py runs its program"
+JMS: Final = "needs Java, Qpid JMS and port 5671, which no test has"
 DOCKER: Final = "needs Docker: tests/integration/test_emulator.py runs its services as processes"
 # By page, or by page and heading.
 PARSED: Final[dict[str, str | dict[str, str]]] = {
@@ -28,6 +29,7 @@ PARSED: Final[dict[str, str | dict[str, str]]] = {
     "docs/how-to/use-the-azure-sdk-for-go.md": SDKS,
     "docs/how-to/use-the-azure-sdk-for-java.md": SDKS,
     "docs/how-to/use-the-azure-sdk-for-javascript.md": SDKS,
+    "docs/how-to/use-jms.md": JMS,
     "docs/tutorial/flights-on-spark.md": SPARK,
 }
 # What a line begins with that is not run, and why.

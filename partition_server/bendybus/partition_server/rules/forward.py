@@ -202,7 +202,8 @@ class _Look:
         """Forward messages in order; return how many are dealt with, and what refuses the next."""
         going = [row for row in rows if leaving.kept_from_going(row) is None]
         batch = self._leaving.batch(going, stays=True)
-        reached, failed = forwarded.append(self._turn, target, batch, overtake=lasts)
+        source = None if self._queue.state.destination else self._queue.entity
+        reached, failed = forwarded.append(self._turn, target, batch, source, overtake=lasts)
         done = rows.index(going[reached]) if reached < len(going) else len(rows)
         if leaving.is_internal(failed.get(reached)) and self._bug_lasts():
             # It is what is tried first since then, and always raises.

@@ -144,7 +144,8 @@ def send(turn: Turn, queue: MessageQueue, destination: Entity, index: int) -> No
     elif going:
         target = turn.partition.queues.main_of(destination.uid)
         batch = out.batch(going, stays=True)
-        done, failed = forwarded.append(turn, target, batch, overtake=overtake)
+        source = None if queue.state.destination else queue.entity
+        done, failed = forwarded.append(turn, target, batch, source, overtake=overtake)
         done = _past_bug(turn, lane, done, failed)
         back, _ = _leave(turn, queue, lane, index, destination, going[:done], failed)
         back += [row.counter for row in going[done:]]

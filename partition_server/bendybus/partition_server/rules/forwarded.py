@@ -10,7 +10,7 @@ late, after a newer one, is refused whole.
 from collections.abc import Mapping
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.domain.entity import PARTITIONS_MAX
+from bendybus.domain.entity import PARTITIONS_MAX, Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import publications, publish, send
@@ -51,7 +51,10 @@ def _take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
     known = forwards.known(name, command.counters)
     unfit = _unfit(command.batch)
     fresh = [i for i, n in enumerate(command.counters) if n not in known and i not in unfit]
-    done, failures = append(turn, queue, command.batch.chosen(fresh), overtake=command.overtake)
+    # What is transferred was measured for its destination.
+    uid = "" if command.source.destination else command.source.uid
+    source = turn.partition.catalogue.by_uid(uid)
+    done, failures = append(turn, queue, command.batch.chosen(fresh), source, overtake=command.overtake)
     stored = [command.counters[fresh[i]] for i in range(done) if i not in failures]
     turn.stage.changes.forwarded.append(
         ForwardedFrame(
@@ -70,13 +73,13 @@ def _take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
 
 
 def append(
-    turn: Turn, target: MessageQueue, batch: Batch, *, overtake: bool
+    turn: Turn, target: MessageQueue, batch: Batch, source: Entity | None, *, overtake: bool
 ) -> tuple[int, Mapping[int, BusError]]:
     """Append messages in order, each by itself; return how many are dealt with, and what failed.
 
     A message that there is no room for ends it, and is the first that is not dealt with, unless
     what follows may `overtake` it; so does one that meets a bug, in any case. A topic takes no more
-    than one turn can publish.
+    than one turn can publish. `source`: the entity that forwards, if it measured the messages.
     """
     count = len(batch.payloads)
     if not count:
@@ -86,19 +89,19 @@ def append(
         count, batch = most, batch.chosen(range(most))
     mark = turn.mark()
     try:
-        failed = _append(turn, target, batch)
+        failed = _append(turn, target, batch, source)
     except BusError as error:
         # One message is amiss in a way that refuses a whole frame: it is tried alone.
         turn.take_back_to(mark)
         if count > 1:
-            return append(turn, target, batch.chosen([0]), overtake=overtake)
+            return append(turn, target, batch.chosen([0]), source, overtake=overtake)
         return 1, {0: error}
     except (StoreError, NotMatched):
         raise
     except Exception as error:  # isolate the failing message
         turn.take_back_to(mark)
         if count > 1:
-            return append(turn, target, batch.chosen(range(count // 2)), overtake=overtake)
+            return append(turn, target, batch.chosen(range(count // 2)), source, overtake=overtake)
         turn.partition.faults.note(Sweep.FORWARD.name, target.entity.name, error)
         index = turn.partition.index
         return 0, {0: faults.internal_error(index, Sweep.FORWARD.name, target.entity.name)}
@@ -106,7 +109,7 @@ def append(
     if full is None or overtake:
         return count, failed
     turn.take_back_to(mark)
-    done, before = append(turn, target, batch.chosen(range(full)), overtake=False)
+    done, before = append(turn, target, batch.chosen(range(full)), source, overtake=False)
     return done, {**before, full: failed[full]}
 
 
@@ -118,12 +121,17 @@ def messages_max(turn: Turn, target: MessageQueue) -> int:
     return max(1, limits.FORWARDED_COPIES_A_TURN // (rules or 1))
 
 
-def _append(turn: Turn, target: MessageQueue, batch: Batch) -> dict[int, BusError]:
-    entity = target.entity
+def _append(
+    turn: Turn, target: MessageQueue, batch: Batch, source: Entity | None
+) -> dict[int, BusError]:
+    entity, tier = target.entity, turn.partition.fingerprint.tier
     target.used(turn.now)
     ref = EntityRef(entity.uid, entity.generation)
-    # A message that its source accepted may have been converted, and changed by rules.
-    command = Append(None, ref, batch, [1] * len(batch.payloads), measured=True)
+    # A message that its source accepted may have been converted, and changed by rules: it fits what
+    # takes as large ones.
+    largest = entity.message_bytes_max(tier)
+    measured = source is None or source.message_bytes_max(tier) <= largest
+    command = Append(None, ref, batch, [1] * len(batch.payloads), measured=measured)
     return dict(publish.appender(turn, target).run(command).failures)
 
 
