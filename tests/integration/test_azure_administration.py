@@ -223,7 +223,7 @@ def test_a_topic_with_subscriptions_and_their_rules(
     assert unused.accessed_at_utc == unused.created_at_utc
     # A change of its rules is a use.
     changed = azure.get_subscription_runtime_properties("news", "all")
-    assert changed.accessed_at_utc > unused.accessed_at_utc
+    assert changed.accessed_at_utc != unused.accessed_at_utc
     assert subscription.lock_duration == timedelta(seconds=11)
     assert azure.get_subscription("news", "some").requires_session
     assert [each.name for each in azure.list_subscriptions("news")] == ["all", "some"]

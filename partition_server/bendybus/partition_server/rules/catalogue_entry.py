@@ -129,7 +129,8 @@ def _take(
         changed = errors.GenerationMismatch(f"{entity.title} was changed.")
         for queue in partition.queues.all_of(entity.uid):
             _refuse_asks(partition, queue, stage, changed, now)
-            if is_use:
+            # An entity that is created is not used by that.
+            if is_use and old is not None and old.uid == entity.uid:
                 queue.used(now)
             # The window of its keys may be another one now.
             partition.watch_keys(queue, 0)

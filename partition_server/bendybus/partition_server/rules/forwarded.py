@@ -54,7 +54,9 @@ def _take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
     # What is transferred was measured for its destination.
     uid = "" if command.source.destination else command.source.uid
     source = turn.partition.catalogue.by_uid(uid)
-    done, failures = append(turn, queue, command.batch.chosen(fresh), source, overtake=command.overtake)
+    done, failures = append(
+        turn, queue, command.batch.chosen(fresh), source, overtake=command.overtake
+    )
     stored = [command.counters[fresh[i]] for i in range(done) if i not in failures]
     turn.stage.changes.forwarded.append(
         ForwardedFrame(
