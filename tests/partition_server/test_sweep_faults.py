@@ -169,7 +169,7 @@ def test_forwarding_that_raises_backs_off_and_that_of_other_queues_goes_on(
     with monkeypatch.context() as patched:
         break_function(
             patched, forwarded, "append",
-            lambda _turn, _queue, batch: any(map(_is_poison, batch.payloads)),
+            lambda _turn, _queue, batch, _source: any(map(_is_poison, batch.payloads)),
         )  # fmt: skip
         send(faulty, "orders", b"one", b"two", b"poison", b"four")
         send(faulty, "letters", b"five")

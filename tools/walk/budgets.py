@@ -26,7 +26,7 @@ class Budget:
 BUDGETS: Final = {
     "send": Budget(67, 224, 1_700, 14, 6.5),
     "receive": Budget(67, 247, 1_950, 19, 7.2),
-    "settle": Budget(52, 160, 1_250, 12, 6.5),
+    "settle": Budget(52, 163, 1_250, 12, 6.5),
     "publish": Budget(75, 285, 2_200, 19, 6.5),
     "session": Budget(88, 400, 4_700, 17, 22.0),
     "transaction": Budget(80, 296, 2_780, 18, 13.5),
