@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient as SdkClient
-from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
+from azure.servicebus import (
+    ServiceBusMessage,
+    ServiceBusMessageState,
+    ServiceBusReceiveMode,
+    ServiceBusSubQueue,
+)
 from azure.servicebus.exceptions import (
     MessageLockLostError,
+    MessageNotFoundError,
     MessageSizeExceededError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -167,6 +173,59 @@ def test_messages_are_scheduled_shown_and_cancelled(
         sender.cancel_scheduled_messages(numbers[0])
 
     assert counts(amqp_bus, name) == (0, 1, 0)
+
+
+@pytest.mark.requirement("R571")
+@pytest.mark.parametrize("sessions", [False, True])
+def test_a_list_of_scheduled_messages_is_cancelled_whole_or_not_at_all(
+    amqp_bus: AmqpBus, sdk: SdkClient, queue: Callable[..., str], sessions: bool
+) -> None:
+    name = queue(requires_session=sessions)
+    due = datetime.now(UTC) + timedelta(hours=1)
+    with sdk.get_queue_sender(name) as sender:
+        numbers = [
+            sender.schedule_messages(ServiceBusMessage("m", session_id=f"{n}"), due)[0]
+            for n in range(8)
+        ]
+        gone = numbers.pop(3)
+        sender.cancel_scheduled_messages(gone)
+
+        with pytest.raises(MessageNotFoundError, match=str(gone)):
+            sender.cancel_scheduled_messages([*numbers, gone])
+        assert counts(amqp_bus, name) == (0, len(numbers), 0)
+        sender.cancel_scheduled_messages(numbers)
+
+    assert counts(amqp_bus, name) == (0, 0, 0)
+
+
+@pytest.mark.requirement("R573")
+def test_a_message_that_was_scheduled_says_so_where_it_is_received(
+    sdk: SdkClient, queue: Callable[..., str]
+) -> None:
+    name = queue()
+    with sdk.get_queue_sender(name) as sender, sdk.get_queue_receiver(name) as receiver:
+        sender.send_messages(ServiceBusMessage("now"))
+        sender.schedule_messages(
+            ServiceBusMessage("later"), datetime.now(UTC) + timedelta(seconds=1)
+        )
+        before = {str(each): each.state for each in receiver.peek_messages(2)}
+        received: list[Any] = []
+        while len(received) < 2:
+            received += receiver.receive_messages(2, max_wait_time=20)
+        locked = {str(each): each.state for each in receiver.peek_messages(2, sequence_number=1)}
+        for each in received:
+            receiver.defer_message(each)
+        deferred = [
+            message
+            for each in received
+            for message in receiver.receive_deferred_messages(each.sequence_number)
+        ]
+
+    active, scheduled = ServiceBusMessageState.ACTIVE, ServiceBusMessageState.SCHEDULED
+    assert before == {"now": active, "later": scheduled}
+    assert {str(each): each.state for each in received} == before
+    assert set(locked.values()) == {active}
+    assert {each.state for each in deferred} == {ServiceBusMessageState.DEFERRED}
 
 
 @pytest.mark.parametrize("page", [1, 7])

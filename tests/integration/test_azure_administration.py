@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -200,6 +201,32 @@ def test_lists_show_everything_once_over_many_pages(
     assert html.unescape(following) == (
         f"https://{bus.https}/$Resources/queues?api-version=2021-05&enrich=true&$skip=101&$top=100"
     )
+
+
+@pytest.mark.requirement("R572")
+@pytest.mark.parametrize("option", ["$filter", "$Filter", "$orderby"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "$Resources/queues",
+        "$Resources/topics",
+        "chosen/subscriptions",
+        "chosen/subscriptions/a/rules",
+    ],
+)
+def test_a_choice_from_a_list_is_refused_and_not_ignored(
+    azure: ServiceBusAdministrationClient, bus: WebBus, path: str, option: str
+) -> None:
+    with suppress(ResourceExistsError):
+        azure.create_topic("chosen")
+        azure.create_subscription("chosen", "a")
+    asked = f"/{path}?api-version=2021-05"
+
+    refused = bus.ask("GET", f"{asked}&{option}=startswith(path,'a')%20eq%20true")
+
+    assert refused.status == 400
+    assert f"{option.lower()}: is not supported: list everything" in refused.text
+    assert bus.ask("GET", f"{asked}&{option}=").status == 200
 
 
 def test_a_topic_with_subscriptions_and_their_rules(

@@ -1,5 +1,7 @@
 """Scheduled messages: each comes at its time with a new number, unless it is cancelled."""
 
+from typing import Any
+
 import pytest
 
 from bendybus.domain import errors, sequence_number
@@ -68,6 +70,25 @@ def test_a_cancelled_schedule_never_comes(queue: Driver) -> None:
     queue.advance(2_000)
     assert queue.receive() == []
     assert queue.counts().size_bytes == 0
+
+
+@pytest.mark.requirement("R571")
+def test_a_check_of_a_cancellation_deletes_nothing_and_is_not_remembered(queue: Driver) -> None:
+    [number] = queue.send(b"a", scheduled_ms=[queue.wall_ms + 1_000]).numbers
+    counter = sequence_number.counter_of(number)
+
+    def ask(*counters: int, only_check: bool = False) -> Any:
+        name = b"o" * 16
+        command = CancelScheduled("t", queue.ref(), counters, name, only_check=only_check)
+        return queue.run(command)[0]
+
+    assert ask(counter, only_check=True) == Done(1)
+    assert isinstance(ask(counter, counter + 1, only_check=True), Failed)
+    assert queue.counts().scheduled == 1
+    assert ask(counter) == Done(1)
+    assert queue.counts().scheduled == 0
+    # Its repeat is known, also to a check.
+    assert ask(counter, only_check=True) == Done(1)
 
 
 def test_only_what_is_scheduled_can_be_cancelled(queue: Driver) -> None:

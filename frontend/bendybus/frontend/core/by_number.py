@@ -32,16 +32,30 @@ class Operation:
 
 
 async def cancel_scheduled(front_end: FrontEnd, asked: Operation) -> None:
-    """Delete scheduled messages. Raises the domain error."""
+    """Delete scheduled messages, all or none. Raises the domain error.
+
+    Those of several partitions are looked for in all of them before the first is deleted. Only what
+    becomes due, or a partition that goes away, between the two steps can leave a part of them.
+    """
     target, by_partition = _located(front_end, asked, Access.SEND)
-    await fan_out.gather(
-        front_end.upstreams,
-        by_partition,
-        lambda upstream: unary_calls.cancel_scheduled(
-            upstream, target, asked.name, numbers=by_partition[upstream.partition]
-        ),
-        what="sequence_numbers",
-    )
+
+    async def cancel(*, only_check: bool) -> None:
+        await fan_out.gather(
+            front_end.upstreams,
+            by_partition,
+            lambda upstream: unary_calls.cancel_scheduled(
+                upstream,
+                target,
+                asked.name,
+                numbers=by_partition[upstream.partition],
+                only_check=only_check,
+            ),
+            what="sequence_numbers",
+        )
+
+    if len(by_partition) > 1:
+        await cancel(only_check=True)
+    await cancel(only_check=False)
 
 
 async def receive_deferred(

@@ -289,20 +289,29 @@ async def receive_deferred(
 
 
 async def cancel_scheduled(
-    upstream: Upstream, target: Target, name: Repeatable, *, numbers: Sequence[int]
+    upstream: Upstream,
+    target: Target,
+    name: Repeatable,
+    *,
+    numbers: Sequence[int],
+    only_check: bool = False,
 ) -> None:
-    """Delete scheduled messages. Raises the domain error."""
+    """Delete scheduled messages. Raises the domain error.
+
+    `only_check`: delete nothing, raise what the cancellation would.
+    """
     request = partition_pb2.CancelScheduledMessagesRequest(
         partition=upstream.partition,
         entity=target.ref,
         sequence_numbers=numbers,
         operation_id=name.operation_id,
         age_ms=name.age_ms,
+        only_check=only_check,
     )
     await call(
         upstream,
         lambda calls, _: calls.CancelScheduledMessages(request, timeout=target.timeout_s),
-        changes=True,
+        changes=not only_check,
     )
 
 

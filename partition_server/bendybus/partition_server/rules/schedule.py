@@ -33,7 +33,8 @@ def cancel(turn: Turn, command: CancelScheduled) -> Done:
     done = operations.outcome_of(name, command.age_ms, turn.now, Done)
     if done is None:
         done = _cancel(turn, command)
-        turn.remember_operation(name, done)
+        if not command.only_check:
+            turn.remember_operation(name, done)
     return done
 
 
@@ -49,8 +50,9 @@ def _cancel(turn: Turn, command: CancelScheduled) -> Done:
     missing = [counter for counter in command.counters if counter not in found]
     if missing:
         raise defer.not_found(partition, queue, missing[0], "scheduled", "it may be active already")
-    for summary in summaries:
-        turn.stage.remove(queue, summary.id, summary.state, summary.size_bytes)
+    if not command.only_check:
+        for summary in summaries:
+            turn.stage.remove(queue, summary.id, summary.state, summary.size_bytes)
     return Done(len(summaries))
 
 

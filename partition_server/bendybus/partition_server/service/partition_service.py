@@ -176,6 +176,7 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                 [sequence_number.counter_of(n) for n in request.sequence_numbers],
                 request.operation_id,
                 request.age_ms,
+                request.only_check,
             ),
         )
         return partition_pb2.CancelScheduledMessagesResponse()

@@ -252,13 +252,17 @@ class ReceiveDeferred:
 
 @dataclass(slots=True)
 class CancelScheduled:
-    """Delete scheduled messages by their counters; all or none; answered by Done."""
+    """Delete scheduled messages by their counters; all or none; answered by Done.
+
+    `only_check`: delete nothing, and fail as the cancellation would.
+    """
 
     reply_to: Caller
     entity: EntityRef
     counters: Sequence[int]
     operation_id: bytes = b""
     age_ms: int = 0
+    only_check: bool = False
 
 
 @dataclass(slots=True)

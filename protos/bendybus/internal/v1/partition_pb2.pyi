@@ -512,18 +512,20 @@ class ReceiveDeferredResponse(_message.Message):
     def __init__(self, batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ...) -> None: ...
 
 class CancelScheduledMessagesRequest(_message.Message):
-    __slots__ = ("partition", "entity", "sequence_numbers", "operation_id", "age_ms")
+    __slots__ = ("partition", "entity", "sequence_numbers", "operation_id", "age_ms", "only_check")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    ONLY_CHECK_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     operation_id: bytes
     age_ms: int
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
+    only_check: bool
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ..., only_check: bool = ...) -> None: ...
 
 class CancelScheduledMessagesResponse(_message.Message):
     __slots__ = ()

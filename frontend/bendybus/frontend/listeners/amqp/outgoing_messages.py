@@ -36,14 +36,20 @@ from bendybus.wire import delivered_properties
 
 _UINT_MAX: Final = 2**32 - 1
 # As the contract counts states.
+_ACTIVE: Final = 1
 _DEFERRED: Final = 2
+_SCHEDULED: Final = 3
 
 
 class Delivery:
-    """The messages of one delivery of the core; without locks if deleted or only peeked at."""
+    """The messages of one delivery of the core; without locks if deleted or only peeked at.
+
+    `by_link`: they answer the credit of a receiver's link, not a request to $management.
+    """
 
     __slots__ = (
         "_bodies",
+        "_by_link",
         "_changed",
         "_counts",
         "_descriptions",
@@ -66,7 +72,8 @@ class Delivery:
         "_tokens",
     )
 
-    def __init__(self, batch: columns.DeliveredBatch) -> None:
+    def __init__(self, batch: columns.DeliveredBatch, *, by_link: bool = False) -> None:
+        self._by_link = by_link
         # Not copied into lists: often it is a single message.
         self._bodies = batch.messages
         self._heads = batch.heads
@@ -178,7 +185,11 @@ class Delivery:
         if self._partition:
             count += 1
             body += _PACK_PARTITION(_PARTITION_ID, values.SHORT, self._partition)
-        if state > 1:
+        due_ms = self._due[index] if self._due else 0
+        if due_ms and self._by_link and state <= _ACTIVE:
+            # The service goes on calling a message scheduled where it is received after its time.
+            state = _SCHEDULED
+        if state > _ACTIVE:
             count += 1
             # The contract counts states from one.
             body += _PACK_STATE(_STATE, values.SMALL_INT, state - 1)
@@ -187,10 +198,10 @@ class Delivery:
             count += 1
             body += _PARTITION_KEY
             encoding.write(key, body)
-        if self._due and self._due[index]:
+        if due_ms:
             count += 1
             body += _SCHEDULED_ENQUEUE_TIME
-            encoding.write(Timestamp(self._due[index]), body)
+            encoding.write(Timestamp(due_ms), body)
         if self._sources and self._sources[index]:
             count += 1
             body += _DEAD_LETTER_SOURCE

@@ -336,7 +336,7 @@ class _Unsent:
 
     def __init__(self, batch: columns.DeliveredBatch) -> None:
         self.batch = batch
-        self.messages = outgoing_messages.Delivery(batch)
+        self.messages = outgoing_messages.Delivery(batch, by_link=True)
         self.sent = 0
 
 

@@ -23,6 +23,8 @@ PAGE_MAX: Final = 100
 SKIP_MAX: Final = 10**6
 PUT: Final = "PUT"
 _DIGITS_MAX: Final = 20
+# What would choose from a list, or order it, and is refused: a list that ignored it would be wrong.
+_CHOOSING: Final = ("$filter", "$orderby")
 # What is written of a response before the client must take some of it.
 _PIECE_BYTES: Final = 32 * limits.KB
 _IDENTITY: Final = "identity"
@@ -96,6 +98,11 @@ async def read_body(request: web.Request) -> bytes:
 def page_of(asked: Asked) -> tuple[int, int]:
     """Return how many entries to skip, and how many to return. Raises InvalidArgument."""
     query = {name.lower(): value for name, value in asked.request.query.items()}
+    for name in _CHOOSING:
+        if query.get(name):
+            raise InvalidArgument(
+                name, "is not supported: list everything, and choose from it in your program."
+            )
     skip = _number("$skip", query.get("$skip", ""), 0, SKIP_MAX)
     top = _number("$top", query.get("$top", ""), PAGE_MAX, SKIP_MAX)
     return skip, max(1, min(top, PAGE_MAX))
