@@ -303,7 +303,7 @@ def test_sasl_plain_takes_the_name_and_a_key_of_a_policy(guarded: Guarded) -> No
         with guarded.raw() as peer:
             assert peer.sasl("PLAIN", response) == 1, response
             peer.wait_for_end(5)
-    for mechanism in ("EXTERNAL", "SCRAM-SHA-1", "x" * 200):
+    for mechanism in ("GSSAPI", "SCRAM-SHA-1", "x" * 200):
         with guarded.raw() as peer:
             assert peer.sasl(mechanism) == 1
             peer.wait_for_end(5)

@@ -108,8 +108,10 @@ def _attach_sender(connection: "ClientConnection", link: IncomingLink, path: str
     connection.expect(most)
     made = SendingLink(connection, link, path, name, (message_bytes, batch_bytes))
     link.context = made
-    link.accept(max_message_size=most, properties={_BATCH_SIZE: batch_bytes})
-    link.max_message_size += ENVELOPE_BYTES
+    # As the service does: the smaller limit of both sides. What is taken is decided here.
+    asked = link.attach.max_message_size or most
+    link.accept(max_message_size=min(asked, most), properties={_BATCH_SIZE: batch_bytes})
+    link.max_message_size = most + ENVELOPE_BYTES
     made.begin()
 
 

@@ -28,8 +28,9 @@ from bendybus.frontend.listeners.amqp.turns import Turns
 from bendybus.frontend.security.authenticator import Authenticator
 
 logger = logging.getLogger(__name__)
-# Anonymous clients send tokens to $cbs; .NET calls that MSSBCBS.
-MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN)
+# Clients that do not use PLAIN send tokens to $cbs; .NET calls that MSSBCBS. Some clients look for
+# EXTERNAL, which the service offers, too; here a client's certificate gives no rights.
+MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN, "EXTERNAL")
 # Bytes of incomplete deliveries of all connections: at least PARTS_BYTES_MIN, and room for
 # LARGEST_MIN of the largest messages. One connection may have a third of that, one policy two.
 PARTS_BYTES_MIN: Final = 32 * limits.MB
