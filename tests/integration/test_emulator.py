@@ -1,11 +1,13 @@
 """`bendybus emulator` in the place of the official emulator's container, with Azure's SDK."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,30 @@ def test_the_string_for_administration_works_with_the_certificate_beside_it(run:
 
     assert names == ["orders"]
     assert f":{emulator.http_port};" in told_by(emulator)["For administration clients"]
+
+
+@pytest.mark.requirement("R575")
+def test_the_namespace_says_when_its_folder_was_made(run: Run, tmp_path: Path) -> None:
+    told = []
+    for written in (True, False):
+        began = datetime.now(UTC).replace(microsecond=0)
+        emulator = run(config("orders"))
+        emulator.wait_ready()
+        with administration_of(emulator) as administration:
+            found: Any = administration.get_namespace_properties()
+        emulator.stop()
+        told += [found.created_at_utc, found.modified_at_utc]
+        if written:
+            assert told[0] >= began
+            # As 0.10 left it.
+            [path] = tmp_path.rglob("namespace.json")
+            content = json.loads(path.read_text(encoding="utf-8"))
+            seen = path.stat().st_mtime
+            del content["created_at"]
+            path.write_text(json.dumps(content), encoding="utf-8")
+            os.utime(path, (seen, seen))
+
+    assert max(told) - min(told) <= timedelta(seconds=1)
 
 
 @pytest.mark.requirement("R502")

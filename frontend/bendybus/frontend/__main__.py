@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from datetime import datetime
 from pathlib import Path
 
 from bendybus.frontend import server
@@ -27,6 +28,19 @@ def _true_or_false(text: str) -> bool:
             f"it, or BENDYBUS_AMQP_IDLE_LIMITS, must be true or false (got {text!r})"
         )
     return found == "true"
+
+
+def _moment_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        moment = None
+    if text and (moment is None or moment.tzinfo is None):
+        raise argparse.ArgumentTypeError(
+            "it, or BENDYBUS_NAMESPACE_CREATED_AT, must be a time with its zone, such as "
+            f"2026-01-31T12:00:00Z (got {text!r})"
+        )
+    return 0 if moment is None else round(moment.timestamp() * 1_000)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,6 +71,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="a name of this bus, which tokens must be for; repeatable; default: "
         "$BENDYBUS_HOST_NAMES, separated by commas, or any name",
+    )
+    serve.add_argument(
+        "--namespace-created-at",
+        dest="namespace_created_ms",
+        type=_moment_ms,
+        default=os.environ.get("BENDYBUS_NAMESPACE_CREATED_AT", ""),
+        metavar="TIME",
+        help="shown over HTTP; default: $BENDYBUS_NAMESPACE_CREATED_AT",
     )
     serve.add_argument(
         "--max-connection-age-s",

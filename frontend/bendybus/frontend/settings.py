@@ -53,6 +53,8 @@ class Settings:
     """File of access policies: every client needs a token; without it any key is accepted."""
     host_names: tuple[str, ...] = ()
     """Names that clients reach this bus by: a token must be for one of them; none: for any."""
+    namespace_created_ms: int = 0
+    """When the namespace was created, as administration over HTTP shows it; 0: not known."""
     max_connection_age_s: float = 0.0
     """Age at which clients are asked to connect again, maybe to another front end; 0: never."""
     max_connections: int = 5_000

@@ -1,7 +1,7 @@
 """The directory of a local bus: its lock, its identity, and its running processes.
 
 DIR/lock             exclusive lock (flock) for the life of `bendybus up`; text: its pid
-DIR/namespace.json   name, UID, tier, partition count: written once, never changed
+DIR/namespace.json   name, UID, tier, partition count, time: written once, never changed
 DIR/run.json         what runs now (0600); removed on exit
 DIR/tls/             the certificate of its shared port
 DIR/logs/            stderr of each process
@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,8 @@ class Identity:
 
     namespace: NamespaceSettings
     uid: str
+    # With its zone, as ISO 8601 has it.
+    created_at: str
 
 
 def root(environment: Mapping[str, str]) -> Path:
@@ -105,7 +108,8 @@ def identify(directory: Path, wanted: NamespaceSettings) -> Identity:
     """
     path = directory / _NAMESPACE
     if not path.exists():
-        identity = Identity(wanted, str(uuid.uuid4()))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        identity = Identity(wanted, str(uuid.uuid4()), now)
         _write(path, _to_json(identity))
         return identity
     identity = _identity(path)
@@ -130,7 +134,9 @@ def _identity(path: Path) -> Identity:
         namespace = NamespaceSettings(
             value["name"], Tier(value["tier"]), int(value["partition_count"])
         )
-        return Identity(namespace, str(value["uid"]))
+        # 0.10 did not write the time, but wrote the file then.
+        written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        return Identity(namespace, str(value["uid"]), str(value.get("created_at") or written))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CliError(
             f"{path} cannot be read ({error}). Restore it from a backup: it says to which bus the "
@@ -144,6 +150,7 @@ def _to_json(identity: Identity) -> dict[str, Any]:
         "uid": identity.uid,
         "tier": identity.namespace.tier.value,
         "partition_count": identity.namespace.partition_count,
+        "created_at": identity.created_at,
     }
 
 

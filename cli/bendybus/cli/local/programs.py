@@ -80,10 +80,12 @@ class Programs:
         metrics_port: int,
         shared_listen: Sequence[str] = (),
         tls_directory: Path | None = None,
+        created_at: str = "",
     ) -> list[str]:
         """Return the command of the front end before partitions at `addresses`.
 
-        `shared_listen`: where AMQP, HTTP and gRPC share ports; `tls_directory`: their certificate.
+        `shared_listen`: where AMQP, HTTP and gRPC share ports; `tls_directory`: their certificate;
+        `created_at`: the time of the namespace, which HTTP shows.
         """
         command = [
             *self.frontend,
@@ -92,6 +94,7 @@ class Programs:
             *("--health-listen", health_listen),
             *("--metrics-port", str(metrics_port)),
             *(("--shared-tls-directory", str(tls_directory)) if tls_directory else ()),
+            *(("--namespace-created-at", created_at) if created_at else ()),
             "--exit-with-parent",
         ]
         for partition, address in sorted(addresses.items()):

@@ -286,6 +286,7 @@ class Supervisor:
                 each for each in (self._amqp_address(number), self._http_address(number)) if each
             ],
             tls_directory=self._settings.data / data_directory.TLS,
+            created_at=self._identity.created_at,
         )
         return Start(listen, command, _metrics_url(metrics_port))
 

@@ -33,6 +33,8 @@ class Context:
     cert_manager: bool = False
     issuer_kind: str = ""
     issuer_name: str = ""
+    # When the BusNamespace was created, as Kubernetes writes it; "": not known.
+    created_at: str = ""
 
     @property
     def keeps_data(self) -> bool:

@@ -130,6 +130,8 @@ def _variables(context: Context) -> list[Manifest]:
         values["BENDYBUS_AMQP_IDLE_LIMITS"] = "true"
     if context.spec.frontend.host_names:
         values["BENDYBUS_HOST_NAMES"] = ",".join((*host_names(context), LOOPBACK))
+    if context.created_at:
+        values["BENDYBUS_NAMESPACE_CREATED_AT"] = context.created_at
     return [{"name": name, "value": value} for name, value in values.items()]
 
 

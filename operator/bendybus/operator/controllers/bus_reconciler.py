@@ -247,6 +247,7 @@ class BusReconciler:
             cert_manager=settings.cert_manager,
             issuer_kind=settings.issuer_kind,
             issuer_name=settings.issuer_name,
+            created_at=view.created_at,
         )
 
     async def _claims(self, bus: ObjectKey) -> list[Body]:

@@ -327,11 +327,13 @@ class Administration:
             raise errors.PartitionUnavailable(
                 "the front end has not reached any partition yet. Try again in a moment."
             )
+        # Nothing of a namespace that is shown here can be changed.
+        created_ms = self._front_end.settings.namespace_created_ms
         facts = {
-            "CreatedTime": atom.moment(0),
+            "CreatedTime": atom.moment(created_ms),
             "MessagingSKU": fingerprint.tier.value,
             "MessagingUnits": str(fingerprint.partition_count),
-            "ModifiedTime": atom.moment(0),
+            "ModifiedTime": atom.moment(created_ms),
             "Name": atom.text(fingerprint.namespace_name),
             "NamespaceType": "Messaging",
         }
@@ -341,9 +343,10 @@ class Administration:
             "NamespaceInfo", "".join(atom.element(name, each) for name, each in facts.items())
         )
         name = fingerprint.namespace_name
-        return requests.entry_response(
-            atom.entry(asked.url, name, described, author=name, created_ms=0, updated_ms=0)
+        entry = atom.entry(
+            asked.url, name, described, author=name, created_ms=created_ms, updated_ms=created_ms
         )
+        return requests.entry_response(entry)
 
     def _namespace(self) -> str:
         fingerprint = self._directory.fingerprint
