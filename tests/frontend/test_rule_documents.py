@@ -18,7 +18,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.values import Int, Timestamp
+from bendybus.domain.filters.values import Duration, Int, Timestamp
 from bendybus.frontend.listeners.web import atom, rule_documents
 from tests.frontend.test_entity_documents import TEXTS, as_body
 
@@ -31,6 +31,7 @@ CONSTANTS = st.one_of(
     st.binary(max_size=20),
     st.uuids(),
     st.integers(0, 253_402_300_799_999).map(Timestamp),
+    st.integers(-(2**63), 2**63 - 1).map(Duration),
 )
 PROPERTIES = st.dictionaries(TEXTS, CONSTANTS, max_size=4)
 FILTERS = st.one_of(
@@ -99,6 +100,12 @@ def test_only_the_forms_of_xml_schema_are_values(kind: str, text: str) -> None:
         # The last moment of .NET's calendar.
         ("dateTime", "9999-12-31T23:59:59.9999999", Timestamp(253_402_300_799_999)),
         ("base64Binary", "AQ\n ID", b"\1\2\3"),
+        ("duration", " PT1S\n", Duration(10_000_000)), ("duration", "-P1D", Duration(-864 * 10**9)),
+        ("duration", "P1DT2H3M4.0000001S", Duration(937_840_000_001)),
+        ("duration", "PT36H", Duration(1_296 * 10**9)),
+        # TimeSpan.MinValue, and MaxValue.
+        ("duration", "-P10675199DT2H48M5.4775808S", Duration(-(2**63))),
+        ("duration", "P10675199DT2H48M5.4775807S", Duration(2**63 - 1)),
     ],
 )  # fmt: skip
 def test_each_form_of_xml_schema_is_read(kind: str, text: str, wanted: Any) -> None:
@@ -128,6 +135,21 @@ def test_a_whole_number_is_written_with_the_width_that_it_has(value: int, kind: 
     found = rule_documents.written(Rule("r", SqlFilter("a = @p", {"@p": value})))
 
     assert f'i:type="d6p1:{kind}">{value}</Value>' in found
+
+
+@pytest.mark.requirement("R576")
+@pytest.mark.parametrize(
+    ("ticks", "text"),
+    [
+        (0, "PT0S"), (1, "PT0.0000001S"), (-15_000_000, "-PT1.5S"), (864 * 10**9, "P1D"),
+        (936_000_000_000, "P1DT2H"), (600_000_000, "PT1M"),
+    ],
+)  # fmt: skip
+def test_a_duration_is_written_as_net_writes_a_time_span(ticks: int, text: str) -> None:
+    found = rule_documents.written(Rule("r", SqlFilter("a = @p", {"@p": Duration(ticks)})))
+
+    assert f'i:type="d6p1:duration">{text}</Value>' in found
+    assert 'xmlns:d6p1="http://schemas.microsoft.com/2003/10/Serialization/"' in found
 
 
 def test_values_are_written_in_one_order() -> None:
@@ -166,7 +188,8 @@ def test_a_time_that_no_calendar_has_is_refused_and_if_stored_does_not_hide_its_
     [
         ("int", "x"), ("int", "9" * 30), ("int", "9" * 6_000), ("boolean", "maybe"),
         ("double", "one"), ("dateTime", "yesterday"), ("guid", "1"), ("base64Binary", "?"),
-        ("duration", "PT1S"), ("", "x"),
+        ("duration", "P"), ("duration", "PT"), ("duration", "P1M"), ("duration", "01:00:00"),
+        ("duration", "P10675199DT2H48M5.4775808S"), ("duration", f"P{'9' * 6_000}D"), ("", "x"),
     ],
 )  # fmt: skip
 def test_a_value_that_its_type_does_not_have_is_refused(kind: str, text: str) -> None:

@@ -227,3 +227,42 @@ def test_a_number_of_a_rule_keeps_its_width(dotnet: DotnetBus, admin: Administra
     dotnet.driver.call("send", sender=sender, message={"body": "x", "properties": properties})
     [found] = dotnet.driver.call("receive", receiver=receiver, max=1, waitS=20)
     assert found["body"] == "x"
+
+
+@pytest.mark.requirement("R576")
+def test_a_time_span_is_a_value_of_rules(dotnet: DotnetBus, admin: Administration) -> None:
+    topic = dotnet.name("spans")
+    names = {"topic": topic, "subscription": "s"}
+    values = {
+        "span": {"t": "timespan", "v": "1.02:03:04.5000000"},
+        "none": {"t": "timespan", "v": "00:00:00"},
+    }
+    admin.call("createtopic", topic=topic)
+    admin.call("createsubscription", **names)
+    admin.call("deleterule2", **names, rule="$Default")
+
+    admin.call("createrule", **names, rule={"name": "same", "correlation": {"properties": values}})
+    longer = {
+        "name": "longer",
+        "sql": "span > @most",
+        "parameters": {"@most": {"t": "timespan", "v": "2.00:00:00"}},
+    }
+
+    admin.call("createrule", **names, rule=longer)
+
+    assert admin.call("getrule", **names, rule="same")["filter"]["applicationProperties"] == values
+    assert (
+        admin.call("getrule", **names, rule="longer")["filter"]["parameters"]
+        == longer["parameters"]
+    )
+    client = dotnet.client()
+    receiver, sender = client.receiver(topic, subscription="s"), client.sender(topic)
+    for body, span in (
+        ("same", values["span"]),
+        ("long", {"t": "timespan", "v": "3.00:00:00"}),
+        ("text", "1.02:03:04"),
+    ):
+        properties = {**values, "span": span}
+        dotnet.driver.call("send", sender=sender, message={"body": body, "properties": properties})
+    found = dotnet.driver.call("receive", receiver=receiver, max=3, waitS=5)
+    assert sorted(each["body"] for each in found) == ["long", "same"]

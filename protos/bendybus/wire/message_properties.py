@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from bendybus.domain import limits, message_format
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import values
-from bendybus.domain.filters.values import Composite, FilterError, Timestamp
+from bendybus.domain.filters.values import Composite, Duration, FilterError, Timestamp
 from bendybus.domain.filters.values import Value as FilterValue
 from bendybus.domain.filters.view import Changes
 from bendybus.v1 import message_pb2
@@ -153,6 +153,8 @@ def to_value(value: FilterValue) -> Value:
         return Value(uuid_value=value.bytes)
     if type(value) is Timestamp:
         return Value(timestamp_ms_value=value.ms)
+    if type(value) is Duration:
+        return Value(encoded_value=_encoded_duration(value.ticks))
     if value is None:
         return Value(null_value=True)
     field = _FIELDS.get(type(value))
@@ -272,6 +274,24 @@ def _char(code: int) -> FilterValue:
     return chr(code) if is_character else Composite()
 
 
+def _encoded(raw: bytes) -> FilterValue:
+    """Return a duration, as AMQP encodes it; of other values nothing is known here."""
+    if raw.startswith(_DURATION):
+        form, ticks = raw[len(_DURATION) : len(_DURATION) + 1], raw[len(_DURATION) + 1 :]
+        if (form, len(ticks)) in _LONGS:
+            return Duration(int.from_bytes(ticks, "big", signed=True))
+    return Composite()
+
+
+def _encoded_duration(ticks: int) -> bytes:
+    small = -(2**7) <= ticks < 2**7
+    form, size = next(each for each in _LONGS if (each[1] == 1) is small)
+    return _DURATION + form + ticks.to_bytes(size, "big", signed=True)
+
+
+# A described value with this symbol, and the forms of its long: constructor, and bytes.
+_DURATION: Final = b"\x00\xa3\x16com.microsoft:timespan"
+_LONGS: Final = ((b"\x55", 1), (b"\x81", 8))
 _IN_HEAD: Final[Mapping[str, str]] = {
     "CorrelationId": "correlation_id",
     "Label": "subject",
@@ -315,7 +335,7 @@ _CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "uuid_value": lambda raw: UUID(bytes=raw) if len(raw) == 16 else raw,
     "list_value": lambda _: Composite(),
     "map_value": lambda _: Composite(),
-    "encoded_value": lambda _: Composite(),
+    "encoded_value": _encoded,
 }
 _FIELDS: Final[Mapping[type, str]] = {
     bool: "bool_value",

@@ -11,7 +11,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.values import Timestamp, Value
+from bendybus.domain.filters.values import Duration, Timestamp, Value
 
 TEXT = st.text(max_size=8)
 VALUES: st.SearchStrategy[Value] = (
@@ -23,6 +23,7 @@ VALUES: st.SearchStrategy[Value] = (
     | st.binary(max_size=8)
     | st.uuids()
     | st.builds(Timestamp, st.integers(0, 2**47))
+    | st.builds(Duration, st.integers(-(2**63), 2**63 - 1))
 )
 NAMED = st.dictionaries(TEXT, VALUES, max_size=3)
 MAYBE = st.none() | TEXT

@@ -9,7 +9,7 @@ from bendybus.domain import limits
 from bendybus.domain.filters import conversion, rule, syntax
 from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
 from bendybus.domain.filters.syntax import Setting
-from bendybus.domain.filters.values import Composite, FilterError, Kind, Timestamp, Value
+from bendybus.domain.filters.values import Composite, Duration, FilterError, Kind, Timestamp, Value
 from bendybus.domain.filters.view import Properties
 from tests.domain.filters.conversion_table import (
     ID,
@@ -83,6 +83,8 @@ def test_ids_are_made_of_what_a_message_has() -> None:
 @pytest.mark.parametrize(
     ("value", "milliseconds"),
     [
+        (Duration(15_000), 1),
+        (Duration(2**63 - 1), limits.TIME_TO_LIVE_MS_MAX),
         ("60000", 60_000),
         ("PT5M", 300_000),
         ("P1DT2H", 26 * HOUR_MS),
@@ -104,7 +106,7 @@ def test_a_time_to_live_is_a_number_or_a_duration(value: Value, milliseconds: in
     "value",
     [
         *("", "x", "24:00:00", "00:60", "-00:05:00", "0", "-5", "P1Y", "PT", "1.5", LONG),
-        *(0, -1, 1.5, math.nan, math.inf, 1e300, True, ID, MOMENT),
+        *(0, -1, 1.5, math.nan, math.inf, 1e300, True, ID, MOMENT, Duration(9_999), Duration(-1)),
     ],
     ids=lambda value: repr(value)[:20],
 )

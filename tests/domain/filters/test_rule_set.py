@@ -15,7 +15,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
 )
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
-from bendybus.domain.filters.values import Int
+from bendybus.domain.filters.values import Duration, Int
 from tests.domain.filters.rule_strategies import RULES
 
 RED = Rule("red", SqlFilter("color = 'red'"))
@@ -115,3 +115,13 @@ def test_a_number_of_32_bits_is_stored_as_one_that_earlier_programs_read() -> No
     assert isinstance(found, CorrelationFilter)
     assert [type(each) for each in found.properties.values()] == [Int, int]
     assert stored["filter"]["values"] == {"a": 5, "b": 5}
+
+
+@pytest.mark.requirement("R576")
+def test_a_duration_is_stored_as_a_null_for_earlier_programs() -> None:
+    given = Rule("r", SqlFilter("a = @p", {"@p": Duration(5), "@q": 5}))
+
+    stored = json.loads(json.dumps(rule_set.rule_to_json(given)))
+
+    assert rule_set.rule_from_json(stored).filter == given.filter
+    assert stored["filter"]["values"] == {"@p": None, "@q": 5}

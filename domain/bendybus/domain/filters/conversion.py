@@ -22,6 +22,7 @@ from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters.values import (
     INTEGER_MIN,
     UNSIGNED_MAX,
+    Duration,
     Kind,
     Timestamp,
     Value,
@@ -40,6 +41,7 @@ _TIME_SPAN: Final = re.compile(
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
+_TICKS_A_MS: Final = 10_000
 # .NET writes a double with an exponent from here on; below 0.0001 it does as Python does.
 _PLAIN_MAX: Final = 1e15
 _WHOLE_MAX: Final = 2.0**63
@@ -61,10 +63,12 @@ def like(existing: Value, value: Value) -> Value:
 
 
 def as_milliseconds(value: Value) -> int | None:
-    """Return a time to live: a whole number, or a text of one or of a duration; None: it is none.
+    """Return a time to live: a whole number, a duration, or a text of one; None: it is none.
 
     A duration is written as ISO 8601 has it, or as .NET writes a TimeSpan.
     """
+    if type(value) is Duration:
+        return min(value.ticks // _TICKS_A_MS, limits.TIME_TO_LIVE_MS_MAX)
     if type(value) is str:
         return _duration(value) if len(value) <= _TEXT_CHARS_MAX else None
     if type(value) is float:

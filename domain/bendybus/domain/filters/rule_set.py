@@ -31,7 +31,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.values import Int, Timestamp, Value
+from bendybus.domain.filters.values import Duration, Int, Timestamp, Value
 
 # What a subscription has that is created without rules.
 DEFAULT: Final = (Rule(rules.DEFAULT_NAME),)
@@ -211,13 +211,17 @@ def _sql_to_json(given: SqlFilter | SqlRuleAction) -> dict[str, Any]:
 def _values_to_json(values: Mapping[str, Value]) -> dict[str, Any]:
     made: dict[str, Any] = {name: _value_to_json(value) for name, value in values.items()}
     ints = [name for name, value in values.items() if type(value) is Int]
-    # Beside the values, where programs before 0.11 do not look.
-    return {"values": made, "ints": ints} if ints else {"values": made}
+    ticks = {name: value.ticks for name, value in values.items() if type(value) is Duration}
+    # Beside the values, where programs before 0.11 do not look: they see a null for a duration.
+    beside = {"ints": ints, "ticks": ticks}
+    return {"values": made, **{name: found for name, found in beside.items() if found}}
 
 
 def _values_from_json(stored: Mapping[str, Any]) -> dict[str, Value]:
     made = {name: _value_from_json(value) for name, value in stored["values"].items()}
-    return {**made, **{name: Int(stored["values"][name]) for name in stored.get("ints", ())}}
+    ints = {name: Int(stored["values"][name]) for name in stored.get("ints", ())}
+    durations = {name: Duration(ticks) for name, ticks in stored.get("ticks", {}).items()}
+    return {**made, **ints, **durations}
 
 
 def _value_to_json(value: Value) -> Any:
@@ -228,6 +232,8 @@ def _value_to_json(value: Value) -> Any:
             return {"uuid": str(value)}
         case Timestamp(ms=ms):
             return {"timestamp_ms": ms}
+        case Duration():
+            return None
         case _:
             return value
 

@@ -49,6 +49,14 @@ class Timestamp:
 
 
 @final
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A TimeSpan of .NET, in ticks of 100 ns, which AMQP has as a described long."""
+
+    ticks: int
+
+
+@final
 @dataclasses.dataclass(frozen=True, slots=True)
 class Composite:
     """A list or map, which the contract does not allow as a property: equal to nothing."""
@@ -63,11 +71,12 @@ class Kind(Enum):
     BINARY = "binary data"
     UUID = "a UUID"
     TIMESTAMP = "a timestamp"
+    DURATION = "a duration"
     COMPOSITE = "a list or map"
 
 
 # None: null, not set, or UNKNOWN.
-Value = bool | int | float | str | bytes | UUID | Timestamp | Composite | None
+Value = bool | int | float | str | bytes | UUID | Timestamp | Duration | Composite | None
 
 # By the exact type: bool is an int in Python, and must not be one here.
 KINDS: Final[Mapping[type, Kind]] = MappingProxyType(
@@ -80,10 +89,11 @@ KINDS: Final[Mapping[type, Kind]] = MappingProxyType(
         bytes: Kind.BINARY,
         UUID: Kind.UUID,
         Timestamp: Kind.TIMESTAMP,
+        Duration: Kind.DURATION,
         Composite: Kind.COMPOSITE,
     }
 )
-_ORDERED: Final = frozenset({Kind.NUMBER, Kind.TEXT, Kind.TIMESTAMP})
+_ORDERED: Final = frozenset({Kind.NUMBER, Kind.TEXT, Kind.TIMESTAMP, Kind.DURATION})
 _BOUNDED: Final = frozenset({Kind.TEXT, Kind.BINARY})
 
 

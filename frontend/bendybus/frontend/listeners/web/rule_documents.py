@@ -30,7 +30,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.values import Int, Timestamp, Value
+from bendybus.domain.filters.values import Duration, Int, Timestamp, Value
 from bendybus.frontend.listeners.web import atom
 from bendybus.frontend.listeners.web.atom import element, text
 
@@ -105,12 +105,28 @@ def _value_written(value: Value) -> str:
             kind, content = "base64Binary", base64.b64encode(value).decode("ascii")
         case Timestamp(ms=ms):
             kind, content = "dateTime", atom.written_moment(ms)
+        case Duration(ticks=ticks):
+            namespace, kind, content = atom.SERIALIZATION, "duration", _duration_written(ticks)
         case UUID():
             namespace, kind, content = atom.SERIALIZATION, "guid", str(value)
         case _:
             # With a type, since the clients of SDKs for Python and Go expect one of every value.
             return f'<Value xmlns:d6p1="{namespace}" i:type="d6p1:string" i:nil="true"/>'
     return element("Value", content, f' xmlns:d6p1="{namespace}" i:type="d6p1:{kind}"')
+
+
+def _duration_written(ticks: int) -> str:
+    """Return a duration as .NET's XmlConvert writes it: days, hours, minutes, seconds."""
+    seconds, fraction = divmod(abs(ticks), _TICKS_A_SECOND)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    exact = f"{seconds}.{fraction:07}".rstrip("0") if fraction else str(seconds)
+    parts = [(hours, f"{hours}H"), (minutes, f"{minutes}M"), (seconds or fraction, f"{exact}S")]
+    time = "".join(part for amount, part in parts if amount)
+    date = f"{days}D" if days else ""
+    text = f"P{date}T{time}" if time else f"P{date}" if date else "PT0S"
+    return f"-{text}" if ticks < 0 else text
 
 
 def _double_written(value: float) -> str:
@@ -262,6 +278,20 @@ def _moment(content: str) -> Timestamp:
     return Timestamp(ms)
 
 
+def _duration(content: str) -> Duration:
+    found = _DURATION.fullmatch(content.strip(_WHITE_SPACE))
+    if found is None or not any(map(found.group, _UNITS)):
+        raise ValueError
+    # Of more digits than a tick has, those that it has.
+    fraction = (found["fraction"] or "").ljust(7, "0")[:7]
+    seconds = sum(int(found[unit] or 0) * size for unit, size in _UNITS.items())
+    ticks = seconds * _TICKS_A_SECOND + int(fraction)
+    ticks = -ticks if found["sign"] else ticks
+    if not -(2**63) <= ticks < 2**63:
+        raise OverflowError
+    return Duration(ticks)
+
+
 def _binary(content: str) -> bytes:
     return base64.b64decode(content.translate(_NO_WHITE_SPACE), validate=True)
 
@@ -280,6 +310,14 @@ _MOMENT: Final = re.compile(
 # Not of XML Schema, but of .NET's serialiser, which also reads it in braces.
 _GUID_PLAIN: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _GUID: Final = re.compile(rf"{_GUID_PLAIN}|\{{{_GUID_PLAIN}\}}")
+# Without years and months, which have no length. Longer numbers are beyond a TimeSpan.
+_UNITS: Final = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+_TICKS_A_SECOND: Final = 10**7
+_DURATION: Final = re.compile(
+    r"(?P<sign>-?)P(?:(?P<days>[0-9]{1,15})D)?"
+    r"(?:T(?=[0-9])(?:(?P<hours>[0-9]{1,15})H)?(?:(?P<minutes>[0-9]{1,15})M)?"
+    r"(?:(?P<seconds>[0-9]{1,15})(?:\.(?P<fraction>[0-9]{1,20}))?S)?)?"
+)
 _BOOLEAN: Final = re.compile(r"true|false|1|0")
 _INTEGERS: Final = (
     "int", "long", "short", "byte", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte",
@@ -292,6 +330,7 @@ _READERS: Final[Mapping[str, Callable[[str], Value]]] = {
     "string": str,
     "boolean": lambda content: _formed(_BOOLEAN, content) in ("true", "1"),
     "dateTime": _moment,
+    "duration": _duration,
     "guid": lambda content: UUID(_formed(_GUID, content)),
     "base64Binary": _binary,
 }
