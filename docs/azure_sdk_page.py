@@ -42,6 +42,16 @@ credential must tell an end that is two minutes later |
 until the program opens its sender or receiver again |
 
 """
+_VALUES: Final = """\
+## Types of AMQP
+What a program gets of an application property of each type, and of a list, a map and an array as a
+body, from a run: a type of its language, and the value. `make sdks` checks it. The bus stores and
+delivers every type as it came. *no message*: the SDK cannot decode the value and gives the program
+nothing; the message is locked until its lock ends, comes again, and is dead-lettered after
+`maxDeliveryCount`. In receive-and-delete such a message is lost to the program: Python, Go and .NET
+programs should use peek-lock where other clients send decimals, and Python and Go programs where
+they send characters.
+"""
 _EXCEPTIONS: Final = """\
 ## The tests of the SDK for Python
 `make azure-tests` runs the tests that come with the SDK. These do not pass, and why:
@@ -67,7 +77,7 @@ def page() -> str:
         parts.append(f"## {area}\n| {head} |\n|---|---|{'---|' * len(sdks)}")
         parts += [_line(row, sdks) for row in table.values() if row["area"] == area]
         parts.append("")
-    parts += [_ERRORS, *_errors(sdks), _TOKENS, _EXCEPTIONS]
+    parts += [_ERRORS, *_errors(sdks), _VALUES, *_values(), _TOKENS, _EXCEPTIONS]
     for each in _read("azure_sdk/exceptions.toml")["exception"]:
         parts.append(f"| `{each['test']}` | {each['outcome']} | {each['reason']} |")
     return "\n".join(parts) + "\n"
@@ -82,6 +92,16 @@ def _errors(sdks: list[str]) -> list[str]:
     for row in _read("azure_sdk/errors.toml").values():
         seen = (_seen(row, each) for each in sdks)
         parts.append(f"| {row['title']} | {' | '.join(seen)} |")
+    return [*parts, ""]
+
+
+def _values() -> list[str]:
+    """Return a table of the types of AMQP."""
+    sdks = {**_SDKS, "dotnet": ".NET"}
+    parts = [f"| type | {' | '.join(sdks.values())} |", f"|---|{'---|' * len(sdks)}"]
+    for kind, row in _read("azure_sdk/values.toml").items():
+        shown = (each if (each := row[sdk]) == "no message" else f"`{each}`" for sdk in sdks)
+        parts.append(f"| {kind} | {' | '.join(shown)} |")
     return [*parts, ""]
 
 

@@ -1,7 +1,7 @@
 // Operations of azservicebus, as a program does them; what they are: tests/azure_sdk/operations.toml.
 //
 // Input: one JSON array of jobs. Output: a line of JSON for each; its error is null if all is well. A job
-// "error:NAME" is a call of failures.go, and its answer has what was found.
+// "error:NAME" is a call of failures.go, and "value" one of values.go; its answer has what was found.
 package main
 
 import (
@@ -36,7 +36,7 @@ type job struct {
 type answer struct {
 	ID    string  `json:"id"`
 	Error *string `json:"error"`
-	Found *found  `json:"found,omitempty"`
+	Found any     `json:"found,omitempty"`
 }
 
 var operations = map[string]func(*entity){
@@ -99,6 +99,8 @@ func perform(asked job) (result answer) {
 	}()
 	if strings.HasPrefix(asked.Operation, "error:") {
 		result.Found = fail(used, asked.Operation)
+	} else if asked.Operation == "value" {
+		result.Found = valueOf(used)
 	} else {
 		operations[asked.Operation](used)
 	}

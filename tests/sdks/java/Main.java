@@ -14,7 +14,8 @@ import java.util.concurrent.TimeUnit;
  * tests/azure_sdk/operations.toml.
  *
  * <p>Input: one JSON array of jobs. Output: a line of JSON for each; its error is null if all is
- * well. A job "error:NAME" is a call of Failures, and its answer has what was found.
+ * well. A job "error:NAME" is a call of Failures, and "value" one of Values; its answer has what was
+ * found.
  */
 final class Main {
     private static final int AT_ONCE = 8;
@@ -126,6 +127,8 @@ final class Main {
         try (var entity = new Entity(job)) {
             if (name.startsWith(ERROR)) {
                 line.put("found", Failures.found(entity, name.substring(ERROR.length())));
+            } else if (name.equals("value")) {
+                line.put("found", Map.of("value", Values.value(entity)));
             } else {
                 OPERATIONS.get(name).on(entity);
             }

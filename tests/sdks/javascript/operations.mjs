@@ -2,12 +2,13 @@
 //
 // Input: one JSON array of jobs {id, operation, entity, topic, send, listen, manage}, the last three
 // connection strings. Output: a line of JSON for each, {id, error}; error is null if all is well. A job
-// "error:NAME" is a call of errors.mjs, and its answer has what was found.
+// "error:NAME" is a call of errors.mjs, and "value" one of values.mjs; its answer has what was found.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceBusAdministrationClient, ServiceBusClient } from "@azure/service-bus";
 import { found, OPTIONS } from "./errors.mjs";
+import { value } from "./values.mjs";
 
 const AT_ONCE = 8;
 const SUBSCRIPTION = "all";
@@ -553,6 +554,7 @@ async function perform(job) {
   const entity = name ? new Entity(job, OPTIONS) : new Entity(job);
   try {
     if (name) return { error: null, found: await found(entity, name) };
+    if (operation === "value") return { error: null, found: await value(entity) };
     await OPERATIONS[operation](entity);
     return { error: null };
   } catch (error) {
