@@ -9,7 +9,8 @@ from tests.sdks import dotnet_driver
 from tests.sdks.dotnet_bus import DotnetBus
 
 
-def _needs_tools() -> None:
+def needs_tools() -> None:
+    """Skip a test where the tools for .NET are missing."""
     if not (dotnet_driver.tools() / "driver").exists():
         pytest.skip("NOT RUN: the tools for .NET are missing; see CONTRIBUTING.md, BENDYBUS_DOTNET")
 
@@ -17,7 +18,7 @@ def _needs_tools() -> None:
 @pytest.fixture(scope="session")
 def dotnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DotnetBus]:
     """Return a Standard bus with a program on the SDK for .NET."""
-    _needs_tools()
+    needs_tools()
     bus = DotnetBus(tmp_path_factory.mktemp("dotnet"))
     yield bus
     bus.end()
@@ -26,7 +27,7 @@ def dotnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DotnetBus]:
 @pytest.fixture(scope="session")
 def dotnet_premium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DotnetBus]:
     """Return a Premium bus of one partition with a program on the SDK for .NET."""
-    _needs_tools()
+    needs_tools()
     bus = DotnetBus(tmp_path_factory.mktemp("premium"), tier=Tier.PREMIUM, partitions=1)
     yield bus
     bus.end()
