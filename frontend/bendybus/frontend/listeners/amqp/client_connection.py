@@ -62,12 +62,16 @@ PLAIN: Final = "PLAIN"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Time limits of a client."""
+    """Time limits of a client.
+
+    Hundreds of clients that a loaded machine starts at once need tens of seconds. What strangers
+    take is bounded by their number: the oldest one makes room for the next.
+    """
 
     # Until its connection is open.
-    open_s: float = 10.0
+    open_s: float = 30.0
     # Without any valid token, where tokens are required.
-    token_s: float = 20.0
+    token_s: float = 60.0
     # To read the remaining output and answer the close.
     close_s: float = 5.0
     # For unused links and connections; None: no limit.
