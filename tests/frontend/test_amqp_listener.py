@@ -29,6 +29,7 @@ from bendybus.amqp.sections import Message, Properties
 from bendybus.frontend.core.call_ledger import LINK_BYTES, LINKS, Holder
 from bendybus.frontend.listeners.amqp import hand_over as handing_over
 from bendybus.frontend.listeners.amqp import management
+from bendybus.frontend.listeners.amqp.cbs import CBS_BYTES_MAX
 from bendybus.frontend.listeners.amqp.client_connection import UNWRITTEN_MAX, Times
 from bendybus.frontend.listeners.amqp.fields import Fields
 from bendybus.frontend.listeners.amqp.management import ManagementLink, Reply
@@ -262,10 +263,16 @@ def test_a_client_that_sends_much_does_not_keep_others_waiting(listening: Listen
     assert took_s < 10
 
 
-def test_a_token_is_put_in_a_small_request(listening: Listening) -> None:
+def test_a_token_is_put_in_a_request_of_bounded_size(listening: Listening) -> None:
     with listening.raw().open() as peer:
         assert peer.put_token("wrong", "amqp://x/") == 401
-        state = peer.transfer("$cbs", b"\x00\x53\x77\xb0" + (60_000).to_bytes(4) + b"x" * 60_000)
+        part, handle = b"x" * 30_000, peer.handles["$cbs", SENDER]
+        for _ in range(CBS_BYTES_MAX // len(part)):
+            peer.send(
+                Transfer(handle=handle, delivery_id=1, delivery_tag=bytes([0, 0, 0, 1]), more=True),
+                payload=part,
+            )
+        state = peer.transfer("$cbs", part)
 
         assert isinstance(state, Rejected)
         assert peer.put_token(listening.token(), "amqp://x/") == 202
