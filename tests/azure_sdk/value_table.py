@@ -1,8 +1,8 @@
 """`python -m tests.azure_sdk.value_table [SDK …]`: AMQP values as programs on SDKs see them.
 
 A value is the application property `v` of a message, or its body where AMQP gives it no place among
-properties. What an SDK makes of it: a type, and a text. NOTHING: the SDK gives the program no
-message. The table is `values.toml`, which the command writes, and tests check.
+properties. The table has a type and a text for each SDK; NOTHING: the SDK gives the program no
+message. It is `values.toml`, which the command writes, and tests check.
 """
 
 import json
@@ -36,7 +36,7 @@ WAIT_S: Final = 8.0
 ENDS_S: Final = 200.0
 _AT_ONCE: Final = 8
 _TICKS: Final = 937_840_000_000
-# Of Binary Integer Decimals: 1.5 is 15 with an exponent of -1, which is biased.
+# A Binary Integer Decimal writes 1.5 as 15 with a biased exponent of -1.
 _FIFTEEN: Final = 15
 VALUES: Final[Mapping[str, Any]] = {
     "null": None,
@@ -96,7 +96,7 @@ class ValueRun:
         self._start(folder, sdks)
 
     def found(self, kind: str, sdk: str) -> str:
-        """Return what an SDK makes of a value. Raises AssertionError if its program failed."""
+        """Return a value as an SDK shows it. Raises AssertionError if its program failed."""
         found: str = self._results[kind, sdk].result(ENDS_S)["value"]
         return found
 
@@ -157,7 +157,7 @@ class ValueRun:
 
 
 def of_dotnet(bus: DotnetBus, kind: str) -> str:
-    """Return what the SDK for .NET makes of a value."""
+    """Return a value as the SDK for .NET shows it."""
     queue = bus.queue()
     with bus.bus.client() as client, client.get_queue_sender(queue) as sender:
         sender.send_messages(_message(kind))
@@ -184,7 +184,7 @@ def _dotnet_shown(message: Mapping[str, Any]) -> str:
 
 
 def table() -> Mapping[str, Mapping[str, str]]:
-    """Return what is expected: by type, and SDK."""
+    """Return the expected texts: by type, and SDK."""
     return tomllib.loads(TABLE.read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""What clients read in frames of the service, and would miss in ours."""
+"""Fields of frames that clients of the service read."""
 
 from collections.abc import Iterator
 

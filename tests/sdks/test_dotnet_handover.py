@@ -1,4 +1,4 @@
-"""What programs on the SDK for .NET see while front ends are replaced: nothing."""
+"""A program on the SDK for .NET sees no error while front ends are replaced."""
 
 import threading
 import time

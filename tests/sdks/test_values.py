@@ -1,4 +1,4 @@
-"""What the SDKs make of each type of AMQP, as docs/reference/azure-sdks.md says."""
+"""Values of each type of AMQP, in programs on the SDKs; see docs/reference/azure-sdks.md."""
 
 import itertools
 from collections.abc import Iterator

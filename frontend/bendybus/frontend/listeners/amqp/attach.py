@@ -108,7 +108,7 @@ def _attach_sender(connection: "ClientConnection", link: IncomingLink, path: str
     connection.expect(most)
     made = SendingLink(connection, link, path, name, (message_bytes, batch_bytes))
     link.context = made
-    # As the service does: the smaller limit of both sides. What is taken is decided here.
+    # The service answers with the smaller limit of both sides; the entity's limit decides here.
     asked = link.attach.max_message_size or most
     link.accept(max_message_size=min(asked, most), properties={_BATCH_SIZE: batch_bytes})
     link.max_message_size = most + ENVELOPE_BYTES

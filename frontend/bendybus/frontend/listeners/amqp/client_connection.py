@@ -64,8 +64,8 @@ PLAIN: Final = "PLAIN"
 class Times:
     """Time limits of a client.
 
-    Hundreds of clients that a loaded machine starts at once need tens of seconds. What strangers
-    take is bounded by their number: the oldest one makes room for the next.
+    Hundreds of clients that a loaded machine starts at once need tens of seconds. The number of
+    strangers is bounded: the oldest one makes room for the next.
     """
 
     # Until its connection is open.

@@ -23,7 +23,7 @@ PAGE_MAX: Final = 100
 SKIP_MAX: Final = 10**6
 PUT: Final = "PUT"
 _DIGITS_MAX: Final = 20
-# What would choose from a list, or order it, and is refused: a list that ignored it would be wrong.
+# Options that choose from a list, or order it. They are refused: to ignore one gives a wrong list.
 _CHOOSING: Final = ("$filter", "$orderby")
 # What is written of a response before the client must take some of it.
 _PIECE_BYTES: Final = 32 * limits.KB

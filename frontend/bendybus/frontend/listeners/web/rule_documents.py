@@ -282,7 +282,7 @@ def _duration(content: str) -> Duration:
     found = _DURATION.fullmatch(content.strip(_WHITE_SPACE))
     if found is None or not any(map(found.group, _UNITS)):
         raise ValueError
-    # Of more digits than a tick has, those that it has.
+    # A tick has seven digits; further ones are dropped.
     fraction = (found["fraction"] or "").ljust(7, "0")[:7]
     seconds = sum(int(found[unit] or 0) * size for unit, size in _UNITS.items())
     ticks = seconds * _TICKS_A_SECOND + int(fraction)
