@@ -45,12 +45,12 @@ until the program opens its sender or receiver again |
 _VALUES: Final = """\
 ## Types of AMQP
 An application property of each type, and a list, a map and an array as a body, as programs receive
-them: a type of the language, and the value. The table comes from a run, and `make sdks` checks it. The bus stores and
-delivers every type as it came. *no message*: the SDK cannot decode the value and gives the program
-nothing; the message is locked until its lock ends, comes again, and is dead-lettered after
-`maxDeliveryCount`. In receive-and-delete such a message is lost to the program: Python, Go and .NET
-programs should use peek-lock where other clients send decimals, and Python and Go programs where
-they send characters.
+them: a type of the language, and the value. The table comes from a run, and `make sdks` checks it.
+The bus stores and delivers every type as it came. *no message*: the SDK cannot decode the value
+and gives the program nothing; the message is locked until its lock ends, comes again, and is dead-
+lettered after `maxDeliveryCount`. In receive-and-delete such a message is lost to the program:
+Python, Go and .NET programs should use peek-lock where other clients send decimals, and Python and
+Go programs where they send characters.
 """
 _EXCEPTIONS: Final = """\
 ## The tests of the SDK for Python
