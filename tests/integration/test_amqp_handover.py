@@ -108,11 +108,36 @@ def test_a_connection_ends_without_a_word_after_what_was_under_way(amqp_bus: Amq
 
 
 @pytest.mark.requirement("R518")
-def test_the_sdk_for_javascript_is_told_why_and_may_end_its_sessions_first(
+def test_a_program_that_settles_one_after_another_settles_all_that_it_has(
     amqp_bus: AmqpBus,
 ) -> None:
+    count, pause_s = 15, 0.1
+    with RawAmqp(amqp_bus.amqp_address).open() as peer:
+        assert peer.attach("orders", SENDER) is None
+        assert peer.attach("orders", RECEIVER) is None
+        for _ in range(count):
+            assert isinstance(peer.transfer("orders", message(b"one")), Accepted)
+        peer.flow("orders", count)
+        for _ in range(count):
+            peer.wait(Transfer)
+        amqp_bus.front_end.signal(signal.SIGTERM)
+
+        for number in range(count):
+            # The program works for a while on each: it is the length of all that matters.
+            time.sleep(pause_s)
+            peer.send(Disposition(True, number, number, False, Accepted()))
+            assert peer.wait(Disposition).state == Accepted()
+
+        assert peer.wait_for_end() < 1
+
+
+@pytest.mark.requirement("R518")
+@pytest.mark.parametrize("product", sorted(TOLD))
+def test_the_sdks_for_javascript_and_go_are_told_why_and_may_end_their_sessions_first(
+    amqp_bus: AmqpBus, product: str
+) -> None:
     peer = RawAmqp(amqp_bus.amqp_address)
-    with peer.open(properties={Symbol("product"): TOLD}):
+    with peer.open(properties={Symbol("product"): product}):
         assert peer.attach("orders", SENDER) is None
         amqp_bus.front_end.signal(signal.SIGTERM)
         detach = peer.wait(Detach)

@@ -16,7 +16,8 @@ from tests.sdks.dotnet_driver import Driver, SdkError
 LOADED_S: Final = 24.0
 REPLACEMENTS: Final = 4
 LATER_MS: Final = 3_600_000
-SESSIONS: Final = 4
+QUEUES: Final = ("load", "later", "held")
+DISPOSITIONS: Final = ("complete", "abandon", "defer", "deadletter")
 
 
 class Programs:
@@ -31,7 +32,7 @@ class Programs:
         self._driver = driver
         self._threads: list[threading.Thread] = []
         driver.call("client", name="c", connection=connection)
-        for queue in ("load", "later"):
+        for queue in QUEUES:
             driver.call("sender", name=f"s-{queue}", client="c", entity=queue)
             driver.call("receiver", name=f"r-{queue}", client="c", entity=queue)
 
@@ -75,6 +76,15 @@ class Programs:
         """Peek at what is there."""
         self.call("peek", receiver="r-later", max=5)
 
+    def hold(self) -> list[str]:
+        """Receive a message for each disposition; return the handles."""
+        self.call("send", sender="s-held", messages=[{"body": each} for each in DISPOSITIONS])
+        found: list[str] = []
+        while len(found) < len(DISPOSITIONS):
+            messages = self.call("receive", receiver="r-held", max=4, waitS=2)
+            found += [each["handle"] for each in messages]
+        return found
+
     def end(self) -> None:
         """Stop all loops."""
         self.stop.set()
@@ -87,7 +97,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AmqpBus]:
     conftest.needs_tools()
     made = AmqpBus(tmp_path_factory.mktemp("bus"), partitions=2)
     with made.administration() as administration:
-        for queue in ("load", "later"):
+        for queue in QUEUES:
             administration.create_queue(queue)
     yield made
     made.end()
@@ -99,6 +109,7 @@ def test_a_program_sees_nothing_of_front_ends_that_are_replaced(bus: AmqpBus) ->
     with Balancer(bus.amqp_address) as balancer:
         text = bus.connection_string.replace(bus.front_end_address, balancer.address)
         programs = Programs(driver, text)
+        held = programs.hold()
         for name in ("send", "receive", "schedule", "peek"):
             programs.loop(name, getattr(programs, name))
         try:
@@ -111,6 +122,8 @@ def test_a_program_sees_nothing_of_front_ends_that_are_replaced(bus: AmqpBus) ->
         finally:
             programs.end()
         left = driver.call("receive", receiver="r-load", max=1_000, waitS=3)
+        for disposition, handle in zip(DISPOSITIONS, held, strict=True):
+            driver.call(disposition, receiver="r-held", handle=handle)
         driver.end()
 
     assert programs.errors == []

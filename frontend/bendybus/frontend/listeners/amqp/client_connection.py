@@ -123,6 +123,8 @@ class ClientConnection:
         self.product: Any = None
         # Requests in flight to the core.
         self.sends = self.settlements = 0
+        # When the client last settled something, on the loop's clock.
+        self.settled_s = 0.0
         # Sending links with transfers to pass on at the end of this read.
         self.collected: dict[SendingLink, None] = {}
         self.reply_links: set[ReplyLink] = set()
@@ -332,6 +334,11 @@ class ClientConnection:
         """Whether something that the client asked for is not answered yet."""
         asked = self.sends or self.settlements or self.requests or self.commits
         return bool(asked or self._engine.waiting_bytes)
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries the client has, and has not settled."""
+        return sum(each.unsettled for each in self._engine.sessions)
 
     @property
     def quiet_s(self) -> float:

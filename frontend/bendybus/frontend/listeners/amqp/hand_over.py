@@ -4,9 +4,11 @@
     are given up ──► the output ends ──► the client ends its own
 
 No frame says so: a client that is told of a detach, or of a close, reports it to its program, or
-never attaches again; a connection that is lost is what every client prepares for. Only the SDK for
-JavaScript waits for answers to what it sent on one that is lost, and repeats a receive only if it
-knows why that ended: its links are detached and its connection is closed by force. What is read
+never attaches again; a connection that is lost is what every client prepares for. Two SDKs are
+told: their links are detached and their connection is closed by force. The one for JavaScript waits
+for answers to what it sent on a connection that is lost, and repeats a receive only if it knows why
+that ended; the one for Go settles a message of a detached link through $management, and one of a
+lost connection never. What is read
 after the last answer is not done, and a client reads every answer before the end: so it knows of
 all that was done, and may repeat the rest. What each client does at each step, and was tried:
 docs/internals/decisions/20261128-a-connection-ends-without-a-word.md.
@@ -32,8 +34,12 @@ if TYPE_CHECKING:
 # SDK for JavaScript fails a send without credit.
 QUIET_S: Final = 0.1
 MOMENT_S: Final = 0.4
-# The product that the SDK for JavaScript names in its open.
-TOLD: Final = "MSJSClient"
+# A program that settles what it has, one message after another, goes on until it has nothing, or
+# has settled nothing for so long: the SDK for Java fails a settlement that a lost connection leaves
+# without an answer.
+SETTLES_S: Final = 0.25
+# The products that the SDKs for JavaScript and Go name in their open.
+TOLD: Final = frozenset({"MSJSClient", "MSGolangClient"})
 _TEXT: Final = "the front end stops; connect again"
 DETACHED: Final = Error("amqp:link:detach-forced", _TEXT)
 CLOSED: Final = Error("amqp:connection:forced", _TEXT)
@@ -63,6 +69,8 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
         if quiet_s >= QUIET_S:
             break
         await asyncio.sleep(min(QUIET_S - quiet_s, moment_s - now_s))
+    if connection.product not in TOLD:
+        await _settled(connection, until_s)
     await _idle(connection, min(until_s, loop.time() + MOMENT_S))
     connection.hushed = True
     await _idle(connection, until_s)
@@ -73,7 +81,7 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
     held = [connection.drop(link) for link in links]
     # STRICTLY BEFORE the end: the client asks for its sessions again at once.
     await asyncio.gather(*(each for each in held if each is not None))
-    if connection.product == TOLD:
+    if connection.product in TOLD:
         await _tell(connection, links)
     else:
         connection.cut()
@@ -81,6 +89,16 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
         async with asyncio.timeout(GOODBYE_S):
             while not connection.gone:
                 await connection.changed()
+
+
+async def _settled(connection: "ClientConnection", until_s: float) -> None:
+    """Wait until a client that goes on settling has nothing left, or it is too late for that."""
+    loop = asyncio.get_running_loop()
+    while connection.unsettled and not connection.gone and loop.time() < until_s:
+        left_s = connection.settled_s + SETTLES_S - loop.time()
+        if left_s <= 0:
+            return
+        await asyncio.sleep(min(left_s, QUIET_S))
 
 
 async def _idle(connection: "ClientConnection", until_s: float) -> None:

@@ -4,6 +4,7 @@ flow ──► credit of the core ──► delivery ──► transfer
 disposition ──► settlement ──► disposition with the same outcome, settled
 """
 
+import asyncio
 import os
 import sys
 import uuid
@@ -183,6 +184,7 @@ class ReceivingLink:
         """Settle deliveries as the client has decided."""
         if self._receiver is None or self._settled:
             return
+        self._connection.settled_s = asyncio.get_running_loop().time()
         most = bounds.TOKENS_A_FRAME_MAX
         for start in range(0, len(deliveries), most):
             self._settle(self._receiver, deliveries[start : start + most], state, settled)
