@@ -89,6 +89,7 @@ class Holder:
         ("session", [RELEASE, DEFER, RELEASE, ABANDON], [0, 0, 1, 1]),
         ("dead letters", [ABANDON, ABANDON, ABANDON], [0, 1, 2]),
         ("dead letters", [ABANDON, DEFER, ABANDON], [0, 1, 2]),
+        ("dead letters", [DEFER, DEFER, DEFER], [0, 1, 2]),
         ("dead letters", [None, RELEASE, None], [0, 1, 1]),
     ],
 )

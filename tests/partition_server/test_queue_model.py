@@ -225,11 +225,9 @@ class QueueMachine(RuleBasedStateMachine):
         """Settle a locked dead letter: it is never dead-lettered again."""
         found = data.draw(st.sampled_from(self._dead_with("locked", "deferred-locked")))
         deferred = found.state == "deferred-locked"
-        refused = {Disposition.DEAD_LETTER, *([Disposition.DEFER] if deferred else ())}
-        for each in refused:
-            [(_, error)] = self.driver.settle(each, found.token).failures
-            assert isinstance(error, errors.InvalidOperation)
-        if disposition in refused:
+        [(_, error)] = self.driver.settle(Disposition.DEAD_LETTER, found.token).failures
+        assert isinstance(error, errors.InvalidOperation)
+        if disposition is Disposition.DEAD_LETTER:
             return
         settled = self.driver.settle(disposition, found.token)
         assert not settled.failures, settled

@@ -29,8 +29,6 @@ DEFERRED_MAX: Final = 1_000
 
 def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: bytes | None) -> None:
     """Defer a locked message. Raises what refuses it."""
-    if queue.is_dead_letter and lock.deferred:
-        raise errors.InvalidOperation("the message is already deferred.")
     if not queue.is_dead_letter:
         # It may have been delivered often enough.
         check_numbers(turn.partition.queues.dead_letters_of(queue))
