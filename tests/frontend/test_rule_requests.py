@@ -74,6 +74,8 @@ async def test_a_page_of_rules_is_what_is_asked_for() -> None:
         ({}, None),
         ({"sql-rule-action": None}, None),
         ({"sql-rule-action": {}}, None),
+        ({"sql-rule-action": {"expression": ""}}, None),
+        ({"sql-rule-action": {"expression": None}}, None),
         ({"sql-rule-action": {"expression": "SET a = 1"}}, SqlRuleAction("SET a = 1")),
     ],
 )

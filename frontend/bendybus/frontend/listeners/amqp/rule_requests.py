@@ -116,9 +116,10 @@ def _filter(described: Fields) -> Filter:
 
 
 def _action(described: Fields) -> SqlRuleAction | None:
-    """Return the action of a rule. An empty map is none: some clients write it for each rule."""
+    """Return the action of a rule. An empty one is none: some clients write it for each rule."""
     action = described.optional("sql-rule-action", dict)
-    return SqlRuleAction(Fields(action).required("expression", str)) if action else None
+    expression = Fields(action).optional("expression", str) if action else ""
+    return SqlRuleAction(expression) if expression else None
 
 
 def _values(given: Mapping[Any, Any]) -> dict[str, Value]:
