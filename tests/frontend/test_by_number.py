@@ -56,3 +56,28 @@ async def test_numbers_of_several_partitions_take_a_call_each() -> None:
 
     with pytest.raises(errors.InvalidOperation, match=r"belong to partitions \[0, 1\]"):
         await by_number.receive_deferred(front_end, asked, ReceiveMode.PEEK_LOCK)
+
+
+@pytest.mark.requirement("R571")
+@pytest.mark.parametrize("given", [b"", b"n" * 16])
+async def test_a_partition_that_cancels_at_the_check_knows_the_next_step_as_a_repeat(
+    monkeypatch: pytest.MonkeyPatch, given: bytes
+) -> None:
+    asked: list[tuple[int, bytes, bool]] = []
+
+    async def cancel(upstream: Any, _: Any, name: Any, *, only_check: bool, **__: Any) -> None:
+        asked.append((upstream.partition, name.operation_id, only_check))
+
+    monkeypatch.setattr(by_number.unary_calls, "cancel_scheduled", cancel)
+    front_end = bus(queue("orders", partitions=PARTITIONS))
+
+    await by_number.cancel_scheduled(
+        front_end, by_number.Operation("orders", SubQueue.MAIN, [KNOWN, 45], given)
+    )
+
+    assert [(number, check) for number, _, check in asked] == [
+        (1, True), (0, True), (1, False), (0, False)
+    ]  # fmt: skip
+    [name] = {name for _, name, _ in asked}
+    assert len(name) == 16
+    assert not given or name == given

@@ -1,9 +1,18 @@
 """Operations on messages that are named by sequence number: each in the partition of its number."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from bendybus.domain import bounds, errors, lock_token, message_access, sequence_number
+from bendybus.domain import (
+    bounds,
+    errors,
+    limits,
+    lock_token,
+    message_access,
+    sequence_number,
+)
 from bendybus.domain.entity import Entity
 from bendybus.domain.message_access import Access
 from bendybus.domain.message_state import ReceiveMode
@@ -12,6 +21,8 @@ from bendybus.frontend.core import columns, fan_out
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.upstreams import unary_calls
 from bendybus.frontend.upstreams.unary_calls import Repeatable, Target
+
+_NAME_BYTES: Final = limits.OPERATION_ID_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +49,10 @@ async def cancel_scheduled(front_end: FrontEnd, asked: Operation) -> None:
     becomes due, or a partition that goes away, between the two steps can leave a part of them.
     """
     target, by_partition = _located(front_end, asked, Access.SEND)
+    several, name = len(by_partition) > 1, asked.name
+    if several and not asked.operation_id:
+        # A partition of 0.10 cancels at the check: by the name it knows the next step as a repeat.
+        name = Repeatable(os.urandom(_NAME_BYTES), 0)
 
     async def cancel(*, only_check: bool) -> None:
         await fan_out.gather(
@@ -46,14 +61,14 @@ async def cancel_scheduled(front_end: FrontEnd, asked: Operation) -> None:
             lambda upstream: unary_calls.cancel_scheduled(
                 upstream,
                 target,
-                asked.name,
+                name,
                 numbers=by_partition[upstream.partition],
                 only_check=only_check,
             ),
             what="sequence_numbers",
         )
 
-    if len(by_partition) > 1:
+    if several:
         await cancel(only_check=True)
     await cancel(only_check=False)
 
