@@ -10,6 +10,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import by_number
+from bendybus.frontend.upstreams import unary_calls
 from tests.frontend.entities import queue
 
 PARTITIONS = 4
@@ -68,7 +69,7 @@ async def test_a_partition_that_cancels_at_the_check_knows_the_next_step_as_a_re
     async def cancel(upstream: Any, _: Any, name: Any, *, only_check: bool, **__: Any) -> None:
         asked.append((upstream.partition, name.operation_id, only_check))
 
-    monkeypatch.setattr(by_number.unary_calls, "cancel_scheduled", cancel)
+    monkeypatch.setattr(unary_calls, "cancel_scheduled", cancel)
     front_end = bus(queue("orders", partitions=PARTITIONS))
 
     await by_number.cancel_scheduled(
