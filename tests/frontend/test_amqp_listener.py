@@ -266,12 +266,10 @@ def test_a_client_that_sends_much_does_not_keep_others_waiting(listening: Listen
 def test_a_token_is_put_in_a_request_of_bounded_size(listening: Listening) -> None:
     with listening.raw().open() as peer:
         assert peer.put_token("wrong", "amqp://x/") == 401
-        part, handle = b"x" * 30_000, peer.handles["$cbs", SENDER]
+        part, tag = b"x" * 30_000, bytes([0, 0, 0, 1])
+        first = Transfer(peer.handles["$cbs", SENDER], 1, tag, more=True)
         for _ in range(CBS_BYTES_MAX // len(part)):
-            peer.send(
-                Transfer(handle=handle, delivery_id=1, delivery_tag=bytes([0, 0, 0, 1]), more=True),
-                payload=part,
-            )
+            peer.send(first, payload=part)
         state = peer.transfer("$cbs", part)
 
         assert isinstance(state, Rejected)
