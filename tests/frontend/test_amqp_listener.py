@@ -270,9 +270,8 @@ def test_a_token_is_put_in_a_request_of_bounded_size(listening: Listening) -> No
         first = Transfer(peer.handles["$cbs", SENDER], 1, tag, more=True)
         for _ in range(CBS_BYTES_MAX // len(part)):
             peer.send(first, payload=part)
-        state = peer.transfer("$cbs", part)
 
-        assert isinstance(state, Rejected)
+        assert isinstance(peer.transfer("$cbs", part), Rejected)
         assert peer.put_token(listening.token(), "amqp://x/") == 202
 
 
