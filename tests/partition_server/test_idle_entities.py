@@ -108,6 +108,47 @@ def test_a_queue_that_holds_messages_for_later_is_in_use(
 
 
 @pytest.mark.requirement("R520")
+@pytest.mark.parametrize("hold", [scheduled, delayed])
+def test_a_queue_whose_message_comes_due_has_the_whole_interval_then(
+    queue: Driver, hold: Callable[[Driver], None]
+) -> None:
+    hold(queue)
+    queue.advance(3_600_000)
+    assert not fenced(queue)
+
+    queue.advance(IDLE_MS - 1)
+    assert not fenced(queue)
+    queue.advance(1)
+    assert fenced(queue)
+    assert queue.counts().active == 1
+
+
+@pytest.mark.requirement("R520")
+def test_a_queue_whose_deferred_message_expires_has_the_whole_interval_then(
+    driver: Driver,
+) -> None:
+    driver.create(dead_lettering_on_message_expiration=True)
+    driver.send(b"a", time_to_live_ms=[3_600_000])
+    [(_, token)] = driver.receive()
+    driver.settle(Disposition.DEFER, token)
+    driver.advance(3_600_000)
+    assert driver.counts().dead_letter == 1
+
+    assert not fenced(driver)
+
+
+@pytest.mark.requirement("R520")
+def test_a_topic_whose_scheduled_message_comes_due_has_the_whole_interval_then(
+    driver: Driver,
+) -> None:
+    topic_changes.make_news(driver)
+    publish(driver, b"", scheduled_ms=[driver.wall_ms + 3_600_000])
+    driver.advance(3_600_000)
+
+    assert not fenced(driver, "news")
+
+
+@pytest.mark.requirement("R520")
 def test_a_queue_with_plain_messages_is_not_in_use(queue: Driver) -> None:
     queue.send(b"a", b"b")
     [(_, token)] = queue.receive()

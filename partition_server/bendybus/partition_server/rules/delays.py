@@ -66,7 +66,8 @@ def hold(
 
 
 def end(turn: Turn, queue: MessageQueue, counter: int) -> None:
-    """Note that a message, whose lock is taken away, is held no more."""
+    """Note that a message, whose lock is taken away, is held no more; until now it was a use."""
+    queue.used(turn.now)
     turn.stage.changes.delays_ended.append(row_id(queue.slot, counter))
     turn.partition.held.add(queue, -1)
 

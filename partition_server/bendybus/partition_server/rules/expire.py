@@ -44,6 +44,9 @@ def sweep(turn: Turn) -> None:
         if is_paused(partition, queue):
             return 0
         expire(turn, queue, summary.id, summary.state, summary.size_bytes)
+        if summary.state == State.DEFERRED:
+            # It was in use as long as it held this.
+            queue.used(turn.now)
         if held:
             stage.unlock(queue, summary.counter)
             delays.end(turn, queue, summary.counter)

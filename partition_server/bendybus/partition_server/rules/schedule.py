@@ -147,6 +147,7 @@ def _publish_awaiting(turn: Turn, topic: MessageQueue) -> bool:
             awaiting.no_room(slot, turn.now.mono_ms)
             return True
         awaiting.remove(slot, id_)
+        topic.used(turn.now)
         budget.spend()
     first = awaiting.beyond(slot)
     if first is not None:
@@ -203,6 +204,8 @@ def _activate(turn: Turn, queue: MessageQueue, summary: Summary) -> None:
     if not found:
         return
     row, state, now_ms = found[0], queue.state, turn.now.wall_ms
+    # It was in use as long as it held this for later.
+    queue.used(turn.now)
     turn.stage.remove(queue, row.id, row.state, row.size())
     state.last_enqueued_ms = max(state.last_enqueued_ms, now_ms)
     fresh = row._replace(
