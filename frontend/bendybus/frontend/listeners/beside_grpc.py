@@ -105,7 +105,7 @@ class BesideGrpc:
             self._front_end.ready,
             Administration(self._front_end, self._authenticator),
             connections_max=self._settings.max_connections,
-            request_s=amqp.times.open_s,
+            request_s=amqp.times.first_s,
         )
         await made.start()
         amqp.serve_also(made)
@@ -124,7 +124,7 @@ class BesideGrpc:
                 http.protocol,
                 self._grpc,
                 connections_max=self._settings.max_connections,
-                known_s=amqp.times.open_s,
+                known_s=amqp.times.first_s,
             )
             with readiness.listening(address):
                 await port.open(address, self._shared_context)

@@ -68,6 +68,8 @@ class Times:
     strangers is bounded: the oldest one makes room for the next.
     """
 
+    # Until a shared port knows what it speaks, and until the headers of a request of HTTP are there.
+    first_s: float = 10.0
     # Until its connection is open.
     open_s: float = 30.0
     # Without any valid token, where tokens are required.
