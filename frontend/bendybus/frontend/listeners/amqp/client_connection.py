@@ -68,7 +68,7 @@ class Times:
     strangers is bounded: the oldest one makes room for the next.
     """
 
-    # Until a shared port knows what it speaks, and until the headers of a request of HTTP are there.
+    # Until a shared port knows what it speaks, and until the headers of an HTTP request are there.
     first_s: float = 10.0
     # Until its connection is open.
     open_s: float = 30.0
