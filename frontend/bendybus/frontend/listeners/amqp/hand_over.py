@@ -8,9 +8,9 @@ never attaches again; a connection that is lost is what every client prepares fo
 told: their links are detached and their connection is closed by force. The one for JavaScript waits
 for answers to what it sent on a connection that is lost, and repeats a receive only if it knows why
 that ended; the one for Go settles a message of a detached link through $management, and one of a
-lost connection never. Input after
-the last answer is dropped, and a client reads every answer before the end: so it knows what was
-done, and may repeat the rest. The steps that were tried, and what each client did:
+lost connection never. Input after the last answer is dropped, and a client reads every answer
+before the end: so it knows what was done, and may repeat the rest. The steps that were tried, and
+what each client did:
 docs/internals/decisions/20261128-a-connection-ends-without-a-word.md.
 """
 
