@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.cluster import Cluster, CommandFailed
 from tests.e2e.conftest import Installation, Space, fresh_space
+from tests.operator import bad_manifests
 
 Changes = dict[str, Any]
 
@@ -16,22 +17,6 @@ def refused(cluster: Cluster, *documents: Changes) -> str:
     with pytest.raises(CommandFailed) as found:
         cluster.apply(*documents)
     return str(found.value)
-
-
-BAD_QUEUES: list[tuple[Changes, str]] = [
-    ({"lockDuration": "PT10M"}, "lockDuration: must be PT5S to PT5M"),
-    ({"lockDuration": "5 minutes"}, "spec.lockDuration"),
-    ({"maxSizeInMegabytes": 1500}, "maxSizeInMegabytes: must be one of 1024"),
-    ({"maxMessageSizeInKilobytes": 2048}, "maxMessageSizeInKilobytes: can be set only in Premium"),
-    ({"maxDeliveryCount": 0}, "spec.maxDeliveryCount"),
-    ({"autoDeleteOnIdle": "PT1M"}, "autoDeleteOnIdle: must be at least PT5M"),
-    ({"forwardTo": "x", "requiresSession": True}, "that requires sessions cannot forward"),
-    ({"status": "Sleeping"}, "spec.status"),
-    ({"entityName": "-x"}, "spec.entityName"),
-    ({"entityName": "a//b"}, "entityName must not contain // or /Subscriptions/"),
-    ({"entityName": "a/SubScriptions/b"}, "entityName must not contain // or /Subscriptions/"),
-    ({"lockDurations": "PT1M"}, 'unknown field "spec.lockDurations"'),
-]
 
 
 @pytest.fixture
@@ -45,7 +30,7 @@ def standard(space: Space) -> Space:
 def test_every_invalid_queue_is_refused_with_a_sentence_that_names_the_field(
     standard: Space,
 ) -> None:
-    for spec, sentence in BAD_QUEUES:
+    for spec, sentence in bad_manifests.QUEUES:
         said = refused(standard.cluster, standard.queue("bad", "bus", **spec))
 
         assert sentence in said, spec

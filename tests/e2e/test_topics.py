@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.cluster import ROOT, eventually
 from tests.e2e.conftest import Installation, Space, fresh_space
 from tests.e2e.test_bad_input import refused
+from tests.operator import bad_manifests
 
 Body = dict[str, Any]
 SECRET = "bus-rootmanagesharedaccesskey"
@@ -106,27 +107,9 @@ def test_what_the_bus_has_of_a_topic_is_what_its_manifests_say(shared: Space) ->
     assert found["partitionCount"] == 2
 
 
-BAD: list[tuple[str, Body, str]] = [
-    ("Topic", {"lockDuration": "PT1M"}, 'unknown field "spec.lockDuration"'),
-    ("Topic", {"status": "ReceiveDisabled"}, "spec.status"),
-    ("Topic", {"entityName": "a/Subscriptions"}, "must not contain // or /Subscriptions/"),
-    ("Topic", {"autoDeleteOnIdle": "PT1M"}, "autoDeleteOnIdle: must be at least PT5M"),
-    ("Subscription", {}, "spec.topicName"),
-    ("Subscription", {"topicName": "a//b"}, "topicName must not contain // or /Subscriptions/"),
-    ("Subscription", {"topicName": "a", "entityName": "b_"}, "spec.entityName"),
-    ("Subscription", {"topicName": "a", "lockDuration": "PT9M"}, "lockDuration: must be PT5S"),
-    (
-        "Subscription",
-        {"topicName": "a", "rules": [{"name": "r", "sqlFilter": {"sqlExpression": "x >"}}]},
-        "spec.rules[0].filter.sqlExpression",
-    ),
-    ("Subscription", {"topicName": "a", "rules": [{"name": "r r"}]}, "spec.rules[0].name"),
-]
-
-
 @pytest.mark.core
 def test_every_invalid_topic_and_subscription_is_refused_with_the_field(shared: Space) -> None:
-    for kind, spec, sentence in BAD:
+    for kind, spec, sentence in bad_manifests.TOPICS_AND_SUBSCRIPTIONS:
         body = shared.manifest(kind, "bad", namespaceRef={"name": "bus"}, **spec)
 
         assert sentence in refused(shared.cluster, body), (kind, spec)
