@@ -104,6 +104,7 @@ def test_every_kind_has_what_rules_of_messages_read() -> None:
     read = {each.name for each in entity_settings.BY_KIND[EntityKind.QUEUE]} - {
         "enable_partitioning",
         "support_ordering",
+        "enable_express",
     }
 
     for kind, described in entity_settings.TYPES.items():

@@ -125,6 +125,8 @@ ELSEWHERE: dict[str, str] = {
     "PROPERTY_BYTES_MAX": "tests/client and tests/frontend",
     "HEADER_BYTES_MAX": "tests/client and tests/frontend",
     "AUTHORIZATION_RULES_MAX": "test_a_namespace_has_at_most_12_policies_of_its_own",
+    "AUTHORIZATION_NAME_CHARS_MAX": "tests/domain/test_authorization_rules.py",
+    "AUTHORIZATION_KEY_CHARS_MAX": "tests/domain/test_authorization_rules.py",
     "PREFETCH_MESSAGES_MAX": "test_a_receiver_prefetches_at_most_50000_messages",
     "PEEK_BYTES_MAX": "tests/partition_server/test_browse.py",
     "RECEIVERS_PER_ENTITY": "tests/partition_server/test_receive.py",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import authorization_rules, entity_settings, errors
 from bendybus.domain.entity import Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
@@ -111,6 +111,26 @@ async def test_no_topic_is_made_while_a_partition_runs_an_earlier_version() -> N
         await create(bus, EntityKind.QUEUE, "q")
 
         assert [each.name for each in bus.partitions[0].taken] == ["q"]
+
+
+@pytest.mark.requirement("R578")
+async def test_settings_that_a_partition_would_lose_are_refused_until_it_is_upgraded() -> None:
+    rules = (authorization_rules.rule("app", ["Send"]),)
+    wanted = Commit(EntityAction.CREATE, "q", {"authorization_rules": rules})
+    async with Bus(1) as bus:
+        bus.partitions[2].settings_version = entity_settings.VERSION_UNSAID
+
+        with pytest.raises(errors.InvalidOperation, match=r"\[2\] .* has no authorizationRules\."):
+            await bus.front_ends[0].manager.change(wanted)
+        bus.partitions[2].settings_version = entity_settings.VERSION
+        made = await bus.front_ends[0].manager.change(wanted)
+
+        [rule] = made.entity.description.authorization_rules
+        assert all(len(key) == 44 for key in rule.keys)
+        for partition in bus.partitions:
+            entry = partition.entry("q")
+            assert entry is not None
+            assert entry.description.authorization_rules == (rule,)
 
 
 @pytest.mark.requirement("R87")

@@ -15,7 +15,6 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 from azure.servicebus.management import (
-    AuthorizationRule,
     CorrelationRuleFilter,
     EntityAvailabilityStatus,
     EntityStatus,
@@ -27,7 +26,7 @@ from azure.servicebus.management import (
 )
 
 from bendybus.client import ServiceBusMessage, management
-from tests.integration.secured import POLICIES, policy
+from tests.integration.secured import POLICIES
 from tests.integration.test_administration_over_http import entry
 from tests.integration.web import WebBus
 
@@ -37,8 +36,7 @@ FOREVER = timedelta(days=10675199, hours=2, minutes=48, seconds=5, microseconds=
 
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBus]:
-    policies = (*POLICIES, policy("on-billing", ["Send", "Listen"], ["billing-key"], "billing"))
-    made = WebBus(tmp_path_factory.mktemp("bus"), policies)
+    made = WebBus(tmp_path_factory.mktemp("bus"), POLICIES)
     yield made
     made.end()
 
@@ -340,29 +338,6 @@ def test_administration_needs_the_right_to_manage(bus: WebBus, name: str) -> Non
     lacking = pytest.raises(ClientAuthenticationError, match="does not grant Manage")
     with bus.azure(key=key, name=name) as azure, lacking:
         azure.create_queue("forbidden")
-
-
-def test_authorization_rules_are_the_policies_and_cannot_be_changed_by_clients(
-    azure: ServiceBusAdministrationClient,
-) -> None:
-    azure.create_queue("billing")
-    queue = azure.get_queue("billing")
-
-    assert queue.authorization_rules is not None
-    assert [each.key_name for each in queue.authorization_rules] == ["on-billing"]
-    assert queue.authorization_rules[0].rights == ["Listen", "Send"]
-    assert queue.authorization_rules[0].primary_key is None
-    queue.max_delivery_count = 3
-    azure.update_queue(queue)
-    assert azure.get_queue("billing").max_delivery_count == 3
-    more = AuthorizationRule(
-        type="SharedAccessAuthorizationRule", claim_type="SharedAccessKey", claim_value="None",
-        rights=["Manage"], key_name="mine", primary_key="a" * 44, secondary_key="b" * 44,
-    )  # fmt: skip
-    with pytest.raises(HttpResponseError, match="policies cannot be changed by clients"):
-        azure.create_queue("with-rules", authorization_rules=[more])
-    with pytest.raises(ResourceNotFoundError):
-        azure.get_queue("with-rules")
 
 
 def test_what_is_not_allowed_is_refused_in_a_sentence(

@@ -93,7 +93,7 @@ def _settings(kind: EntityKind) -> dict[str, Setting]:
     return {
         each.atom_name: each
         for each in entity_settings.BY_KIND[kind]
-        if each.type is not SettingType.RULES and each.name != "enable_partitioning"
+        if not each.is_list and each.name != "enable_partitioning"
     }
 
 

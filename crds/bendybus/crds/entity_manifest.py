@@ -90,6 +90,8 @@ def _setting(setting: Setting, kind: EntityKind) -> _Field:
             return list[RuleSpec] | None, Field(
                 None, max_length=most, json_schema_extra=lists, **about
             )
+        case SettingType.AUTHORIZATION_RULES:
+            raise TypeError(f"no manifest has {setting.name}")
 
 
 def _spec(kind: EntityKind) -> type[ManifestModel]:
@@ -103,7 +105,7 @@ def _spec(kind: EntityKind) -> type[ManifestModel]:
         **{
             each.attribute: _setting(each, kind)
             for each in entity_settings.TABLE
-            if kind in each.kinds
+            if kind in each.kinds and each.is_declared
         },
         "deletion_policy": (
             DeletionPolicy,
@@ -181,8 +183,11 @@ class EntityManifest(ManifestModel):
 
     def left_out(self) -> tuple[str, ...]:
         """Return the fields of the description that it leaves to clients."""
-        with_rules = self.ENTITY_KIND in entity_settings.BY_NAME["rules"].kinds
-        return ("rules",) if with_rules and not self.has_rules else ()
+        return tuple(
+            each.name
+            for each in entity_settings.BY_KIND[self.ENTITY_KIND]
+            if not each.is_declared or (each.type is SettingType.RULES and not self.has_rules)
+        )
 
     def check_name(self) -> None:
         """Raise InvalidArgument, with the field's name here, unless the name can be a new one."""
@@ -273,7 +278,11 @@ def check_rules(
 def to_description(manifest: EntityManifest) -> Description:
     """Return the domain's description of an entity; not validated yet."""
     kind, spec = manifest.ENTITY_KIND, manifest.spec
-    given = ((each, getattr(spec, each.attribute)) for each in entity_settings.BY_KIND[kind])
+    given = (
+        (each, getattr(spec, each.attribute))
+        for each in entity_settings.BY_KIND[kind]
+        if each.is_declared
+    )
     return entity_settings.TYPES[kind](
         **{each.name: _value(each, value) for each, value in given if value is not None}
     )

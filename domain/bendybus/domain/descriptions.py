@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bendybus.domain import entity_settings, forwarding, limits
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import Description, SettingType, SubscriptionDescription
+from bendybus.domain.entity_settings import Description, SubscriptionDescription
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
 from bendybus.domain.limits import Tier
 
@@ -126,9 +126,9 @@ def buried(described: AnyDescription) -> AnyDescription:
     return merged(
         described,
         {
-            each.name: () if each.type is SettingType.RULES else ""
+            each.name: () if each.is_list else ""
             for each in entity_settings.BY_KIND[described.kind]
-            if each.is_text or each.type is SettingType.RULES
+            if each.is_text or each.is_list
         },
     )
 

@@ -12,7 +12,7 @@ a partition lacks is noted when they come, not looked for.
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-from bendybus.domain import bounds, errors, limits, subscription_name
+from bendybus.domain import authorization_rules, bounds, errors, limits, subscription_name
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
@@ -20,6 +20,7 @@ from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters.rule import CorrelationFilter
 from bendybus.domain.lifecycle import EntityState
+from bendybus.domain.shared_access import Policy
 from bendybus.domain.sub_queue import SubQueue
 
 
@@ -41,6 +42,8 @@ class Directory:
         self._behind: dict[int, set[str]] = {}
         # Of each partition that is unavailable now: what it had.
         self._had: dict[int, dict[str, int]] = {}
+        # How often policies that entities have themselves may have changed.
+        self.authorization_changes = 0
 
     def update(
         self, partition: int, fingerprint: Fingerprint, entries: Iterable[Entity], *, snapshot: bool
@@ -168,6 +171,21 @@ class Directory:
         entity = self._best.get(name.lower())
         return None if entity is None or entity.deleted else entity
 
+    def authorization_rules(self, path: str) -> list[Policy]:
+        """Return the policies that queues and topics have themselves: all that `path` begins with.
+
+        `path`: what a token is for, with a sub-queue, a subscription or the rest of a URL in it.
+        Of what is longer than any name, the beginning.
+        """
+        parts = path[: limits.ENTITY_NAME_CHARS_MAX + 1].split("/")
+        found = (self.known("/".join(parts[:end])) for end in range(1, len(parts) + 1))
+        return [
+            policy
+            for each in found
+            if each is not None
+            for policy in authorization_rules.on(each.name, each.description.authorization_rules)
+        ]
+
     def name_of(self, entity_path: str) -> str | None:
         """Return the name of the entity of a path as it was created; None: there is none."""
         entity = self.known(entity_path.partition("/$")[0])
@@ -290,6 +308,9 @@ class Directory:
             self._names[entry.state][key] = None
             self._sorted.clear()
         self._best[key] = entry
+        had = () if old is None else old.description.authorization_rules
+        if had != entry.description.authorization_rules:
+            self.authorization_changes += 1
         if not entry.deleted:
             self._by_uid[entry.uid] = entry
         if old is not None:

@@ -12,12 +12,13 @@ from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from bendybus.domain import durations, limits
+from bendybus.domain import authorization_rules, durations, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.limits import Tier
+from bendybus.domain.shared_access import Policy
 
 _QUEUE, _TOPIC, _SUBSCRIPTION = EntityKind.QUEUE, EntityKind.TOPIC, EntityKind.SUBSCRIPTION
 _HOLDING: Final = (_QUEUE, _SUBSCRIPTION)
@@ -36,6 +37,8 @@ class SettingType(Enum):
     TEXT = "text"
     STATUS = "status"
     RULES = "rules"
+    # Policies on the entity that its managers set, with their keys.
+    AUTHORIZATION_RULES = "authorization rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,16 @@ class Setting:
         return self.type in (SettingType.NAME, SettingType.TEXT)
 
     @property
+    def is_list(self) -> bool:
+        """Whether it is a list of rules, which texts and documents of single values do not have."""
+        return self.type in (SettingType.RULES, SettingType.AUTHORIZATION_RULES)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether manifests have it. Keys are no text for manifests: clients set these."""
+        return self.type is not SettingType.AUTHORIZATION_RULES
+
+    @property
     def least(self) -> int:
         """The smallest value that any tier takes; of what may be left to the tier, 1."""
         if self.left_to_tier:
@@ -143,6 +156,8 @@ class Setting:
         if value == self.default and (not numeric or value is None or self.left_to_tier):
             # Not set.
             return
+        if self.type is SettingType.AUTHORIZATION_RULES:
+            authorization_rules.check(value)
         bounds = by_tier.get(tier)
         if bounds is None:
             raise InvalidArgument(
@@ -381,6 +396,22 @@ TABLE: Final = (
         since=4,
     ),
     Setting(
+        name="enable_express",
+        type=SettingType.BOOLEAN,
+        default=False,
+        what="Shown as it was set; every message is on disk before it is accepted.",
+        kinds=_SENT_TO,
+        since=5,
+    ),
+    Setting(
+        name="authorization_rules",
+        type=SettingType.AUTHORIZATION_RULES,
+        default=(),
+        what="Policies on it with keys of their own, set by administration clients.",
+        kinds=_SENT_TO,
+        since=5,
+    ),
+    Setting(
         name="rules",
         type=SettingType.RULES,
         default=rule_set.DEFAULT,
@@ -389,6 +420,9 @@ TABLE: Final = (
         kinds=(_SUBSCRIPTION,),
     ),
 )
+# Of stored entries with all these settings; and the last one of programs that do not say theirs.
+VERSION: Final = max(each.since for each in TABLE)
+VERSION_UNSAID: Final = 3
 BY_NAME: Final[Mapping[str, Setting]] = MappingProxyType({each.name: each for each in TABLE})
 _DEFAULT: Final[Mapping[str, Any]] = {each.name: each.default for each in TABLE}
 
@@ -416,6 +450,8 @@ class QueueDescription:
     user_metadata: str = _DEFAULT["user_metadata"]
     enable_batched_operations: bool = _DEFAULT["enable_batched_operations"]
     support_ordering: bool = _DEFAULT["support_ordering"]
+    enable_express: bool = _DEFAULT["enable_express"]
+    authorization_rules: tuple[Policy, ...] = _DEFAULT["authorization_rules"]
 
     kind: ClassVar = EntityKind.QUEUE
     statuses: ClassVar = tuple(EntityStatus)
@@ -438,6 +474,8 @@ class TopicDescription:
     user_metadata: str = _DEFAULT["user_metadata"]
     enable_batched_operations: bool = _DEFAULT["enable_batched_operations"]
     support_ordering: bool = _DEFAULT["support_ordering"]
+    enable_express: bool = _DEFAULT["enable_express"]
+    authorization_rules: tuple[Policy, ...] = _DEFAULT["authorization_rules"]
 
     kind: ClassVar = EntityKind.TOPIC
     statuses: ClassVar = (
@@ -490,6 +528,8 @@ class SubscriptionDescription:
     duplicate_detection_history_time_window_ms: ClassVar[int] = 0
     max_size_in_megabytes: ClassVar[int] = 0
     max_message_size_in_kilobytes: ClassVar[int] = 0
+    # Those of its topic are for it, too.
+    authorization_rules: ClassVar[tuple[Policy, ...]] = ()
 
 
 Description = QueueDescription | TopicDescription | SubscriptionDescription
@@ -500,6 +540,12 @@ TYPES: Final[Mapping[EntityKind, type[Description]]] = MappingProxyType(
 BY_KIND: Final[Mapping[EntityKind, tuple[Setting, ...]]] = MappingProxyType(
     {kind: tuple(BY_NAME[each.name] for each in fields(made)) for kind, made in TYPES.items()}
 )
+
+
+def version_of(values: Mapping[str, Any]) -> int:
+    """Return the version of the first programs that keep some settings with these values."""
+    kept = (BY_NAME[name] for name, value in values.items() if value != BY_NAME[name].default)
+    return max((each.since for each in kept), default=1)
 
 
 def values_of(described: Description) -> dict[str, Any]:

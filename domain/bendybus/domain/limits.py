@@ -37,7 +37,11 @@ DUPLICATE_DETECTION_TIERS: Final = (Tier.STANDARD, Tier.PREMIUM)
 FORWARDING_TIERS: Final = (Tier.STANDARD, Tier.PREMIUM)
 ENTITY_NAME_CHARS_MAX: Final = 260
 SUBSCRIPTION_NAME_CHARS_MAX: Final = 50
-AUTHORIZATION_RULES_MAX: Final = 12  # of a namespace, beside RootManageSharedAccessKey
+AUTHORIZATION_RULES_MAX: Final = (
+    12  # of a namespace, beside RootManageSharedAccessKey; of an entity
+)
+AUTHORIZATION_NAME_CHARS_MAX: Final = 256  # of the name of a policy of an entity
+AUTHORIZATION_KEY_CHARS_MAX: Final = 256  # of each of its two keys
 ENTITY_PATH_CHARS_MAX: Final = 512  # a name, and what may follow it
 USER_METADATA_CHARS_MAX: Final = 1_024
 LOCK_DURATION_MS_MIN: Final = 5 * SECOND_MS

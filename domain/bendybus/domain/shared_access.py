@@ -15,7 +15,8 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -27,6 +28,7 @@ from bendybus.domain.errors import Unauthenticated, Unauthorized
 # Clocks of clients and servers differ: a token is good for so much longer than it says.
 CLOCK_SKEW_S: Final = 5
 TOKEN_CHARS_MAX: Final = 4_096
+KEY_BYTES: Final = 32
 # For tokens that are good as long as their key is: the year 9999.
 NEVER_S: Final = 253_402_300_799
 _SCHEME: Final = "SharedAccessSignature "
@@ -144,6 +146,11 @@ def group(policies: Iterable[Policy]) -> Policies:
     return found
 
 
+def new_key() -> str:
+    """Return a new key, as long as those of Service Bus."""
+    return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode("ascii")
+
+
 def sign(uri: str, policy: str, key: str, expires_at_s: int) -> str:
     """Return a token for `uri` that ends at `expires_at_s`."""
     encoded = quote_plus(uri)
@@ -192,14 +199,26 @@ def expires_at_s(text: str) -> int | None:
         return None
 
 
-def authenticate(policies: Policies, text: str, now_s: float, hosts: Collection[str] = ()) -> Grant:
+def _none(token: Token) -> Iterable[Policy]:
+    return ()
+
+
+def authenticate(
+    policies: Policies,
+    text: str,
+    now_s: float,
+    hosts: Collection[str] = (),
+    on_entities: Callable[[Token], Iterable[Policy]] = _none,
+) -> Grant:
     """Return what a token allows. Raises Unauthenticated unless a key of its policy signed it.
 
     Every key of the policy is compared in constant time, so that timing reveals nothing. `hosts`:
-    the host names that tokens may be for, in lower case; none: any.
+    the host names that tokens may be for, in lower case; none: any. `on_entities`: returns the
+    policies beside `policies` that are on what a token is for.
     """
     token = parse(text)
-    named = policies.get(token.policy)
+    others = (each for each in on_entities(token) if each.name == token.policy)
+    named = [*policies.get(token.policy, ()), *others]
     if not named:
         raise _unauthenticated(
             Cause.UNKNOWN_POLICY,

@@ -64,11 +64,13 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     settings = dataclasses.replace(settings, max_connections=connections)
     directory = serving.tls_directory(settings.tls_directory)
     file = settings.access_policies
-    authenticator = Authenticator(
-        None if file is None else PolicyFile(file), hosts=settings.host_names
-    )
     front_end = FrontEnd(
         settings, tls.channel_credentials(directory.material()) if directory else None
+    )
+    authenticator = Authenticator(
+        None if file is None else PolicyFile(file),
+        hosts=settings.host_names,
+        entities=front_end.directory,
     )
     front_end.metrics.count_refusals(authenticator.refusals)
     streams = ClientStreams(authenticator, settings.max_connection_age_s)

@@ -40,7 +40,7 @@ ENTITY_ORIGIN_CLIENT: EntityOrigin
 ENTITY_ORIGIN_MANIFEST: EntityOrigin
 
 class QueueDescription(_message.Message):
-    __slots__ = ("enable_partitioning", "lock_duration_ms", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata", "enable_batched_operations", "support_ordering")
+    __slots__ = ("enable_partitioning", "lock_duration_ms", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata", "enable_batched_operations", "support_ordering", "authorization_rules", "enable_express")
     ENABLE_PARTITIONING_FIELD_NUMBER: _ClassVar[int]
     LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_SIZE_IN_MEGABYTES_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +58,8 @@ class QueueDescription(_message.Message):
     USER_METADATA_FIELD_NUMBER: _ClassVar[int]
     ENABLE_BATCHED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     SUPPORT_ORDERING_FIELD_NUMBER: _ClassVar[int]
+    AUTHORIZATION_RULES_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_EXPRESS_FIELD_NUMBER: _ClassVar[int]
     enable_partitioning: bool
     lock_duration_ms: int
     max_size_in_megabytes: int
@@ -75,7 +77,27 @@ class QueueDescription(_message.Message):
     user_metadata: str
     enable_batched_operations: bool
     support_ordering: bool
-    def __init__(self, enable_partitioning: bool = ..., lock_duration_ms: _Optional[int] = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ..., enable_batched_operations: bool = ..., support_ordering: bool = ...) -> None: ...
+    authorization_rules: AuthorizationRuleSet
+    enable_express: bool
+    def __init__(self, enable_partitioning: bool = ..., lock_duration_ms: _Optional[int] = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ..., enable_batched_operations: bool = ..., support_ordering: bool = ..., authorization_rules: _Optional[_Union[AuthorizationRuleSet, _Mapping]] = ..., enable_express: bool = ...) -> None: ...
+
+class AuthorizationRuleSet(_message.Message):
+    __slots__ = ("rules",)
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    rules: _containers.RepeatedCompositeFieldContainer[AuthorizationRule]
+    def __init__(self, rules: _Optional[_Iterable[_Union[AuthorizationRule, _Mapping]]] = ...) -> None: ...
+
+class AuthorizationRule(_message.Message):
+    __slots__ = ("name", "rights", "primary_key", "secondary_key")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_KEY_FIELD_NUMBER: _ClassVar[int]
+    SECONDARY_KEY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    rights: _containers.RepeatedScalarFieldContainer[str]
+    primary_key: str
+    secondary_key: str
+    def __init__(self, name: _Optional[str] = ..., rights: _Optional[_Iterable[str]] = ..., primary_key: _Optional[str] = ..., secondary_key: _Optional[str] = ...) -> None: ...
 
 class MessageCountDetails(_message.Message):
     __slots__ = ("active_message_count", "dead_letter_message_count", "scheduled_message_count", "transfer_message_count", "transfer_dead_letter_message_count", "deferred_message_count", "locked_message_count")
@@ -284,7 +306,7 @@ class ListQueuesResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class TopicDescription(_message.Message):
-    __slots__ = ("enable_partitioning", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "default_message_time_to_live_ms", "auto_delete_on_idle_ms", "status", "user_metadata", "enable_batched_operations", "support_ordering")
+    __slots__ = ("enable_partitioning", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "default_message_time_to_live_ms", "auto_delete_on_idle_ms", "status", "user_metadata", "enable_batched_operations", "support_ordering", "authorization_rules", "enable_express")
     ENABLE_PARTITIONING_FIELD_NUMBER: _ClassVar[int]
     MAX_SIZE_IN_MEGABYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_SIZE_IN_KILOBYTES_FIELD_NUMBER: _ClassVar[int]
@@ -296,6 +318,8 @@ class TopicDescription(_message.Message):
     USER_METADATA_FIELD_NUMBER: _ClassVar[int]
     ENABLE_BATCHED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     SUPPORT_ORDERING_FIELD_NUMBER: _ClassVar[int]
+    AUTHORIZATION_RULES_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_EXPRESS_FIELD_NUMBER: _ClassVar[int]
     enable_partitioning: bool
     max_size_in_megabytes: int
     max_message_size_in_kilobytes: int
@@ -307,7 +331,9 @@ class TopicDescription(_message.Message):
     user_metadata: str
     enable_batched_operations: bool
     support_ordering: bool
-    def __init__(self, enable_partitioning: bool = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., default_message_time_to_live_ms: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., user_metadata: _Optional[str] = ..., enable_batched_operations: bool = ..., support_ordering: bool = ...) -> None: ...
+    authorization_rules: AuthorizationRuleSet
+    enable_express: bool
+    def __init__(self, enable_partitioning: bool = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., default_message_time_to_live_ms: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., user_metadata: _Optional[str] = ..., enable_batched_operations: bool = ..., support_ordering: bool = ..., authorization_rules: _Optional[_Union[AuthorizationRuleSet, _Mapping]] = ..., enable_express: bool = ...) -> None: ...
 
 class SubscriptionDescription(_message.Message):
     __slots__ = ("lock_duration_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "dead_lettering_on_filter_evaluation_exceptions", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata", "rules", "enable_batched_operations")

@@ -10,7 +10,7 @@ for a queue without sessions. A partition says in its catalogue what it can keep
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bendybus.domain import bounds, limits
+from bendybus.domain import bounds, entity_settings, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument
@@ -37,6 +37,7 @@ def watch_response(
         knows_sessions=True,
         knows_delays=True,
         pulls=pulls,
+        settings_version=entity_settings.VERSION,
     )
     for entity in changed:
         into = response.entities if entity.kind is EntityKind.QUEUE else response.others
@@ -79,6 +80,7 @@ def _empty(
         knows_sessions=response.knows_sessions,
         knows_delays=response.knows_delays,
         pulls=response.pulls,
+        settings_version=response.settings_version,
     )
 
 

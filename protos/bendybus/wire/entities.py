@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bendybus.domain import bounds, durations, entity, limits, subscription_name
+from bendybus.domain import (
+    authorization_rules,
+    bounds,
+    durations,
+    entity,
+    limits,
+    subscription_name,
+)
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import (
@@ -34,6 +41,7 @@ from bendybus.domain.filters.rule import (
 )
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.filters.values import Value
+from bendybus.domain.shared_access import Policy, Right
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.v1 import management_pb2, message_pb2
@@ -109,6 +117,8 @@ def _to_wire(setting: Setting, value: Any) -> Any:
             return _STATUS_TO_WIRE[value]
         case SettingType.RULES:
             return _rules_to_proto(value)
+        case SettingType.AUTHORIZATION_RULES:
+            return authorization_rules_to_proto(value)
         case SettingType.WHOLE if value > (most := _NUMBER_MAX[setting.name]):
             raise InvalidArgument(setting.manifest_name, f"must be at most {most} (got {value}).")
     return value
@@ -137,6 +147,8 @@ def _from_wire(setting: Setting, value: Any) -> Any:
             return _STATUS_FROM_WIRE[value]
         case SettingType.RULES:
             return rules_from_proto(value)
+        case SettingType.AUTHORIZATION_RULES:
+            return authorization_rules_from_proto(value)
     return value
 
 
@@ -338,6 +350,34 @@ def rules_from_proto(proto: management_pb2.RuleSet) -> tuple[Rule, ...]:
     """Return the rules of a subscription. Raises InvalidArgument for too many or a bad one."""
     bounds.check_number("rules", len(proto.rules), limits.RULES_PER_SUBSCRIPTION)
     return tuple(rule_from_proto(each) for each in proto.rules)
+
+
+def authorization_rules_to_proto(given: Iterable[Policy]) -> management_pb2.AuthorizationRuleSet:
+    """Return the policies on an entity."""
+    return management_pb2.AuthorizationRuleSet(
+        rules=[
+            management_pb2.AuthorizationRule(
+                name=each.name,
+                rights=sorted(each.rights),
+                **dict(zip(("primary_key", "secondary_key"), each.keys, strict=False)),
+            )
+            for each in given
+        ]
+    )
+
+
+def authorization_rules_from_proto(
+    proto: management_pb2.AuthorizationRuleSet,
+) -> tuple[Policy, ...]:
+    """Return the policies on an entity. Raises InvalidArgument for too many or an unknown right."""
+    field = authorization_rules.FIELD
+    bounds.check_number(field, len(proto.rules), limits.AUTHORIZATION_RULES_MAX)
+    for each in proto.rules:
+        bounds.check_number(f"{field}.rights", len(each.rights), len(Right))
+    return tuple(
+        authorization_rules.rule(each.name, each.rights, each.primary_key, each.secondary_key)
+        for each in proto.rules
+    )
 
 
 def rule_to_proto(rule: Rule) -> management_pb2.Rule:

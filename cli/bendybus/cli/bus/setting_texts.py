@@ -37,8 +37,8 @@ def description(
     settings = {
         each.manifest_name: each
         for each in entity_settings.BY_KIND[default.kind]
-        # Rules are no FIELD=VALUE: they have commands of their own.
-        if each.type is not SettingType.RULES
+        # Rules are no FIELD=VALUE.
+        if not each.is_list
     }
     changes: dict[str, Any] = {}
     for name, value in by_name("--set", "FIELD=VALUE", fields).items():

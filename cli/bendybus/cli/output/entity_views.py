@@ -173,6 +173,9 @@ def _settings(entity: Any) -> dict[str, Any]:
                 # Not in lists.
                 continue
             value = [rule_as_json(each) for each in value]
+        if setting.type is SettingType.AUTHORIZATION_RULES:
+            # Without the keys: what a terminal shows is kept in logs.
+            value = [{"name": each.name, "rights": sorted(each.rights)} for each in value]
         duration = setting.type is SettingType.DURATION
         spec[setting.manifest_name] = durations.render(value) if duration else value
     return spec

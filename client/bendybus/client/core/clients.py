@@ -129,6 +129,7 @@ class BaseClient:
                 credential,
                 {
                     **kwargs,
+                    "entity_name": self._entity_name,
                     "retry_total": retry_total,
                     "retry_backoff_factor": retry_backoff_factor,
                     "retry_backoff_max": retry_backoff_max,

@@ -103,7 +103,9 @@ class Connection:
         self.send_limit = SendLimit()
         self._outage = Outage(settings.target)
         self._channel = Channel(settings, io)
-        self._credentials = Credentials(settings.credential, settings.target, loop=loop)
+        self._credentials = Credentials(
+            settings.credential, settings.target, loop=loop, entity_name=settings.entity_name
+        )
         # Whether the bus has answered a call.
         self._answered = False
         self._ready = asyncio.Event()

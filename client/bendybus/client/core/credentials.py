@@ -13,6 +13,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from urllib.parse import quote
 
 from bendybus.client import arguments
 from bendybus.domain import shared_access
@@ -42,12 +43,16 @@ class Credentials:
         host: str,
         clock: Callable[[], float] = time.time,
         loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        entity_name: str = "",
     ) -> None:
         """Take the credential of an application. Raises TypeError if it is not one.
 
-        `loop`: the application's, on which an asynchronous credential is awaited.
+        `loop`: the application's, on which an asynchronous credential is awaited. `entity_name`:
+        what tokens are signed for, such as the EntityPath of a connection string; "": the whole
+        namespace.
         """
-        self._uri = f"sb://{host}/"
+        self._uri = f"sb://{host}/{quote(entity_name)}"
         self._clock = clock
         self._key = _named_key(credential)
         self._signature = None if self._key is not None else _signature_of(credential)

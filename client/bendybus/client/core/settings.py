@@ -30,6 +30,8 @@ class Settings:
     # File of the CA certificates to trust; None: the default ones of gRPC.
     ca_file: str | None = None
     credential: Any = field(default=None, repr=False)
+    # The only entity that is used, "" if it may be any: what tokens are signed for.
+    entity_name: str = ""
     # The TracerProvider of OpenTelemetry that creates spans; None: no spans.
     tracing: Any = field(default=None, repr=False)
 
@@ -48,6 +50,7 @@ def from_arguments(address: str, credential: Any, options: dict[str, Any]) -> Se
         target=connection_string.target_of(host),
         use_tls=use_tls,
         credential=credential,
+        entity_name=options.get("entity_name") or "",
         tracing=tracing.provider_of(options.get("tracing")),
         retry=RetryPolicy(
             total=options.get("retry_total", 3),

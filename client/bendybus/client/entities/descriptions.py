@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.entities.models import (
+    AccessRights,
+    AuthorizationRule,
     EntityAvailabilityStatus,
     EntityStatus,
     MessagingSku,
@@ -16,7 +18,7 @@ from bendybus.client.entities.models import (
     SubscriptionProperties,
     TopicProperties,
 )
-from bendybus.client.entities.runtime import AVAILABILITY
+from bendybus.client.entities.runtime import AVAILABILITY, moment
 from bendybus.client.exceptions import HttpResponseError, from_management_error
 from bendybus.domain import durations, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
@@ -40,14 +42,12 @@ _TYPES: Final[Mapping[EntityKind, tuple[type[Description], type[Any]]]] = {
 _PARAMETERS: Final = {
     kind: frozenset(inspect.signature(model).parameters) for kind, (_, model) in _TYPES.items()
 }
-# Rules have calls of their own.
+# Rules have calls of their own; authorization rules are below.
 _SETTINGS: Final = {
-    kind: tuple(each for each in settings if each.type is not SettingType.RULES)
+    kind: tuple(each for each in settings if not each.is_list)
     for kind, settings in entity_settings.BY_KIND.items()
 }
 _NOT_SUPPORTED: Final = {
-    "authorization_rules": "authorization rules",
-    "enable_express": "express entities",
     "filtering_messages_before_publishing": "filtering messages before publishing",
 }
 # Options of a call, as azure-core takes them; only `timeout` has an effect.
@@ -84,12 +84,52 @@ def to_description(given: Mapping[str, Any], kind: EntityKind) -> Description:
         value = given.get(setting.attribute)
         if value is not None:
             _assign(made, setting, value)
+    rules = given.get("authorization_rules")
+    if rules is not None and not isinstance(made, management_pb2.SubscriptionDescription):
+        # An empty list is one, too.
+        made.authorization_rules.SetInParent()
+        made.authorization_rules.rules.extend(map(_to_authorization_rule, rules))
     return made
+
+
+def _to_authorization_rule(given: AuthorizationRule) -> management_pb2.AuthorizationRule:
+    rights = [getattr(each, "value", each) for each in given.rights or ()]
+    try:
+        return management_pb2.AuthorizationRule(
+            name=given.key_name or "",
+            rights=rights,
+            primary_key=given.primary_key or "",
+            secondary_key=given.secondary_key or "",
+        )
+    except (TypeError, ValueError, AttributeError):
+        # Without the value: it has keys.
+        raise _refused(
+            "authorization_rules", "must be a list of AuthorizationRule, with texts in each"
+        ) from None
+
+
+def _authorization_rules(entity: management_pb2.Queue | management_pb2.Topic) -> list[Any]:
+    """Return the models of the policies that an entity has itself."""
+    runtime = entity.runtime
+    return [
+        AuthorizationRule(
+            type="SharedAccessAuthorizationRule",
+            claim_type="SharedAccessKey",
+            claim_value="None",
+            rights=[AccessRights(each) for each in rule.rights],
+            created_at_utc=moment(runtime.created_at_ms),
+            modified_at_utc=moment(runtime.updated_at_ms),
+            key_name=rule.name,
+            primary_key=rule.primary_key,
+            secondary_key=rule.secondary_key,
+        )
+        for rule in entity.description.authorization_rules.rules
+    ]
 
 
 def to_properties(queue: management_pb2.Queue) -> QueueProperties:
     """Return the model of a queue."""
-    own = {"authorization_rules": [], "enable_express": False}
+    own = {"authorization_rules": _authorization_rules(queue)}
     made: QueueProperties = _model(EntityKind.QUEUE, queue, own)
     return made
 
@@ -97,8 +137,7 @@ def to_properties(queue: management_pb2.Queue) -> QueueProperties:
 def to_topic(topic: management_pb2.Topic) -> TopicProperties:
     """Return the model of a topic."""
     own = {
-        "authorization_rules": [],
-        "enable_express": False,
+        "authorization_rules": _authorization_rules(topic),
         "filtering_messages_before_publishing": False,
         "size_in_bytes": topic.runtime.size_in_bytes,
     }

@@ -67,7 +67,7 @@ class NamespaceType(str, Enum):
 
 
 class AuthorizationRule:
-    """A key and its rights. The rules of a bus are in its manifest and its Secrets."""
+    """A policy on a queue or topic: its keys and their rights. Keys that are None are made."""
 
     def __init__(
         self,

@@ -27,17 +27,17 @@ class _RuntimeProperties:
     @property
     def created_at_utc(self) -> datetime | None:
         """When the entity was created."""
-        return _moment(self._runtime.created_at_ms)
+        return moment(self._runtime.created_at_ms)
 
     @property
     def updated_at_utc(self) -> datetime | None:
         """When the entity was last changed."""
-        return _moment(self._runtime.updated_at_ms)
+        return moment(self._runtime.updated_at_ms)
 
     @property
     def accessed_at_utc(self) -> datetime | None:
         """When the entity was last used; None for never."""
-        return _moment(self._runtime.accessed_at_ms)
+        return moment(self._runtime.accessed_at_ms)
 
 
 class _MessageCounts(_RuntimeProperties):
@@ -190,7 +190,8 @@ def subscription_runtime(
     return made
 
 
-def _moment(milliseconds: int) -> datetime | None:
+def moment(milliseconds: int) -> datetime | None:
+    """Return a time of the contract, milliseconds since 1970; None for 0, which is never."""
     return datetime.fromtimestamp(milliseconds / 1_000, UTC) if milliseconds else None
 
 

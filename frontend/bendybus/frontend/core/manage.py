@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bendybus.domain import authorization_rules, entity_settings, errors, shared_access
 from bendybus.domain import entity as entities
-from bendybus.domain import errors
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
@@ -83,6 +83,7 @@ class EntityManager:
         """
         entities.check_name_of(wanted.name, wanted.kind)
         self._check_version(wanted)
+        wanted = self._with_keys(wanted)
         if wanted.action is EntityAction.CREATE:
             uid = wanted.uid or str(uuid.uuid4())
             manifest_uid = uid if wanted.origin is Origin.MANIFEST else ""
@@ -195,17 +196,29 @@ class EntityManager:
         # What takes migrated entities has topics: the same version brought both.
         kind = EntityKind.TOPIC if wanted.migrated else wanted.kind
         by_session = bool(wanted.changes.get("requires_session"))
-        if kind is EntityKind.QUEUE and not by_session:
+        version = entity_settings.version_of(wanted.changes)
+        if kind is EntityKind.QUEUE and not by_session and version == 1:
             return
-        behind = [
-            partition
+        heard = {
+            partition: upstream
             for partition, upstream in self._upstreams.items()
             if self._directory.heard(partition)
-            and (kind not in upstream.entity_kinds or (by_session and not upstream.knows_sessions))
+        }
+        behind = [
+            partition
+            for partition, upstream in heard.items()
+            if kind not in upstream.entity_kinds or (by_session and not upstream.knows_sessions)
         ]
+        what = "sessions" if kind is EntityKind.QUEUE else f"{kind}s"
+        what = "migrated entities" if wanted.migrated else what
+        if not behind:
+            behind = [each for each in heard if heard[each].settings_version < version]
+            what = " or ".join(
+                entity_settings.BY_NAME[name].manifest_name
+                for name, value in wanted.changes.items()
+                if entity_settings.version_of({name: value}) == version
+            )
         if behind:
-            what = "sessions" if kind is EntityKind.QUEUE else f"{kind}s"
-            what = "migrated entities" if wanted.migrated else what
             raise errors.InvalidOperation(
                 f"partitions {behind} run an earlier version, which has no {what}. Finish the "
                 "upgrade of the bus first.",
@@ -236,6 +249,16 @@ class EntityManager:
             self._under_way[what] -= 1
             if not self._under_way[what]:
                 del self._under_way[what]
+
+    def _with_keys(self, wanted: Commit) -> Commit:
+        """Return a change whose authorization rules all have keys; those not given are made."""
+        rules = wanted.changes.get("authorization_rules")
+        if not rules:
+            return wanted
+        known = self._directory.known(wanted.name)
+        current = () if known is None else known.description.authorization_rules
+        complete = authorization_rules.completed(rules, current, shared_access.new_key)
+        return replace(wanted, changes={**wanted.changes, "authorization_rules": complete})
 
     def _half_done(self, wanted: Commit) -> Entity | None:
         """Return what an earlier try of the same call made, if a partition of it may lack it."""

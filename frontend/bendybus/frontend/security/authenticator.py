@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from bendybus.domain import shared_access
 from bendybus.domain.errors import BusError
-from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant, Policy, Right
+from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant, Policy, Right, Token
 from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.wire.refusals import Refusals
 
@@ -171,8 +171,22 @@ class _Holder:
             self._checked.add((entity_path, operation))
 
 
+class EntityPolicies(Protocol):
+    """What is known of the policies that entities have themselves."""
+
+    @property
+    def authorization_changes(self) -> int:
+        """Another number when they may have changed."""
+
+    def authorization_rules(self, path: str) -> list[Policy]:
+        """Return those on what a path begins with."""
+
+
 class Authenticator:
-    """Verifies tokens against the policies of a file; without one, every caller may do all."""
+    """Verifies tokens against the policies of a file, and of entities.
+
+    Without a file, every caller may do all.
+    """
 
     def __init__(
         self,
@@ -180,13 +194,19 @@ class Authenticator:
         clock: Callable[[], float] = time.time,
         *,
         hosts: Collection[str] = (),
+        entities: EntityPolicies | None = None,
     ) -> None:
-        """`hosts`: the host names that tokens may be for; none: any."""
+        """`hosts`: the host names that tokens may be for; none: any.
+
+        `entities`: None if none has policies.
+        """
         self.refusals = Refusals(logger, "policy")
         self.required = file is not None
         self._file = file
         self._clock = clock
         self._hosts = frozenset(map(str.lower, hosts))
+        self._entities = entities
+        self._changes = 0
         self._verified: dict[str, _Holder] = {}
 
     def authenticate(self, token: str) -> Caller:
@@ -198,7 +218,9 @@ class Authenticator:
         if known is not None and known.good_until_s is not None and now_s < known.good_until_s:
             return known
         try:
-            grant = shared_access.authenticate(self._file.policies, token, now_s, self._hosts)
+            grant = shared_access.authenticate(
+                self._file.policies, token, now_s, self._hosts, self._on_entities
+            )
         except BusError as error:
             self._verified.pop(token, None)
             self.note(error)
@@ -217,8 +239,20 @@ class Authenticator:
             return False
         return True
 
+    def _on_entities(self, token: Token) -> list[Policy]:
+        if self._entities is None:
+            return []
+        return self._entities.authorization_rules(token.resource)
+
+    def _changed(self) -> bool:
+        """Whether there are other policies now than at the last look."""
+        changes = 0 if self._entities is None else self._entities.authorization_changes
+        same, self._changes = changes == self._changes, changes
+        assert self._file is not None
+        return self._file.changed() or not same
+
     def policies_of(self, entity_path: str) -> list[Policy]:
-        """Return the policies that grant rights on one entity alone, by name."""
+        """Return the policies of the file that grant rights on one entity alone, by name."""
         if self._file is None:
             return []
         found = (each for named in self._file.policies.values() for each in named)
@@ -233,10 +267,10 @@ class Authenticator:
         self.refusals.note(cause, error.metadata.get("policy", _UNKNOWN_POLICY))
 
     async def run(self, *changed: Callable[[], None]) -> None:
-        """Reload the file until cancelled; each of `changed` is called after it changed."""
+        """Look for other policies until cancelled; each of `changed` is called when there are."""
         while True:
             await asyncio.sleep(LOOK_S)
-            if self._file is not None and self._file.changed():
+            if self._file is not None and self._changed():
                 self._verified.clear()
                 for tell in changed:
                     tell()

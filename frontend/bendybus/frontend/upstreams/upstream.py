@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 import grpc
 
+from bendybus.domain import entity_settings
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
@@ -125,6 +126,7 @@ class Upstream:
         # Whether it reads frames of sessions: partition servers of 0.4 do not.
         self.knows_sessions = False
         self.knows_delays = False
+        self.settings_version = entity_settings.VERSION_UNSAID
         # It takes what it lacks of the catalogue by itself now.
         self.pulls = False
         self._use([self._channel() for _ in range(3)])
@@ -277,6 +279,9 @@ class Upstream:
                     self.knows_sessions = response.knows_sessions
                     self.knows_delays = response.knows_delays
                     self.pulls = response.pulls
+                    self.settings_version = (
+                        response.settings_version or entity_settings.VERSION_UNSAID
+                    )
                     self._listener.catalogue(
                         self.partition,
                         entities.fingerprint_from_proto(response.fingerprint),

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
-from bendybus.domain import descriptions
+from bendybus.domain import descriptions, entity_settings
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import Description, SubscriptionDescription
+from bendybus.domain.entity_settings import Description
 from bendybus.domain.errors import BusError, InvalidArgument, PartitioningImmutable
 from bendybus.operator.decisions.manifests import BusView, EntityView
 from bendybus.operator.decisions.reasons import Reason
@@ -101,7 +101,7 @@ def decide(
         if missing:
             view.manifest.check_name()
         current = None if missing or entry is None else entry.description
-        wanted = _with_rules_of(entry, wanted_description(view, bus, current), view)
+        wanted = _with_left_out(entry, wanted_description(view, bus, current), view)
         check_new(wanted, bus, current)
     except BusError as error:
         return refuse(Reason.INVALID_SPEC, error.message)
@@ -206,19 +206,16 @@ def wanted_description(
     return descriptions.settled(wanted, tier=tier, partition_count=count, current=current)
 
 
-def _with_rules_of(entry: Entity | None, wanted: Description, view: EntityView) -> Description:
-    """Return a description with the rules that a subscription has, unless its manifest has some.
+def _with_left_out(entry: Entity | None, wanted: Description, view: EntityView) -> Description:
+    """Return a description with what an entity has of the fields that its manifest leaves out.
 
-    Those are made by clients; a new subscription begins with the default rule.
+    Those are set by clients; a new entity begins with their defaults.
     """
     assert view.manifest is not None
-    if entry is None or entry.deleted or not isinstance(wanted, SubscriptionDescription):
+    if entry is None or entry.deleted or entry.kind is not wanted.kind:
         return wanted
-    if not isinstance(entry.description, SubscriptionDescription):
-        return wanted
-    if view.manifest.has_rules:
-        return wanted
-    return replace(wanted, rules=entry.description.rules)
+    known = entity_settings.values_of(entry.description)
+    return replace(wanted, **{name: known[name] for name in view.manifest.left_out()})
 
 
 def _after_deletion(

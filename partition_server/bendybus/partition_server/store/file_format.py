@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import apsw
 
+from bendybus.domain import authorization_rules, entity_settings
 from bendybus.domain import entity as entities
-from bendybus.domain import entity_settings
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import EntityStatus, Setting, SubscriptionDescription
+from bendybus.domain.entity_settings import EntityStatus, SubscriptionDescription
 from bendybus.domain.filters import rule_set
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.store.errors import FileRefused
@@ -38,7 +38,7 @@ WAL_PAGES_MAX: Final = 1_000
 FORMAT: Final = 12
 CONVERTED_BY: Final = "0.7.0"
 # Of what is serialised in columns: the entries of the catalogue, the outcomes of producers.
-ENTRY_VERSION: Final = max(each.since for each in entity_settings.TABLE)
+ENTRY_VERSION: Final = entity_settings.VERSION
 # Programs of this version write all settings that they know; a later setting is left out where it
 # has its default, so that they can read the entry.
 COMPLETE_ENTRY_VERSION: Final = 3
@@ -120,12 +120,8 @@ def check_contents(path: Path, entry: int, outcome: int, sub_queue: int) -> None
 
 def entry_version(entity: Entity) -> int:
     """Return the version of an entry: that of the first programs that read it."""
-    since = [each.since for each in entity_settings.BY_KIND[entity.kind] if _is_set(entity, each)]
-    return max([1 if entity.kind is EntityKind.QUEUE else 2, *since])
-
-
-def _is_set(entity: Entity, setting: Setting) -> bool:
-    return bool(getattr(entity.description, setting.name) != setting.default)
+    since = entity_settings.version_of(entity_settings.values_of(entity.description))
+    return max(1 if entity.kind is EntityKind.QUEUE else 2, since)
 
 
 def entity_to_json(entity: Entity) -> str:
@@ -139,9 +135,13 @@ def entity_to_json(entity: Entity) -> str:
         del values["manifest_rules"]
     if isinstance(described, SubscriptionDescription):
         values["description"]["rules"] = [rule_set.rule_to_json(each) for each in described.rules]
-    for each in entity_settings.BY_KIND[entity.kind]:
-        if each.since > COMPLETE_ENTRY_VERSION and not _is_set(entity, each):
-            del values["description"][each.name]
+    else:
+        stored = map(authorization_rules.to_json, described.authorization_rules)
+        values["description"]["authorization_rules"] = list(stored)
+    for name, value in entity_settings.values_of(described).items():
+        setting = entity_settings.BY_NAME[name]
+        if setting.since > COMPLETE_ENTRY_VERSION and value == setting.default:
+            del values["description"][name]
     if entity.kind is EntityKind.QUEUE:
         values["queue"] = values.pop("description")
     else:
@@ -157,6 +157,9 @@ def entity_from_json(text: str) -> Entity:
     described["status"] = EntityStatus(described["status"])
     if kind is EntityKind.SUBSCRIPTION:
         described["rules"] = tuple(rule_set.rule_from_json(each) for each in described["rules"])
+    stored = described.get("authorization_rules")
+    if stored:
+        described["authorization_rules"] = tuple(map(authorization_rules.from_json, stored))
     values["origin"] = origin = Origin(values["origin"])
     # Entries that were written before orphans existed have none of their fields.
     values["manifest_uid"] = entities.manifest_of(

@@ -157,7 +157,7 @@ class WatchEntitiesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., in_parts: bool = ..., part_bytes: _Optional[int] = ...) -> None: ...
 
 class WatchEntitiesResponse(_message.Message):
-    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays", "more", "pulls")
+    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays", "more", "pulls", "settings_version")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +167,7 @@ class WatchEntitiesResponse(_message.Message):
     KNOWS_DELAYS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     PULLS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_VERSION_FIELD_NUMBER: _ClassVar[int]
     fingerprint: Fingerprint
     entities: _containers.RepeatedCompositeFieldContainer[Entity]
     snapshot: bool
@@ -176,7 +177,8 @@ class WatchEntitiesResponse(_message.Message):
     knows_delays: bool
     more: bool
     pulls: bool
-    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ..., knows_sessions: bool = ..., knows_delays: bool = ..., more: bool = ..., pulls: bool = ...) -> None: ...
+    settings_version: int
+    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ..., knows_sessions: bool = ..., knows_delays: bool = ..., more: bool = ..., pulls: bool = ..., settings_version: _Optional[int] = ...) -> None: ...
 
 class Fingerprint(_message.Message):
     __slots__ = ("namespace_name", "namespace_uid", "tier", "partition_count", "partition", "incarnation")

@@ -294,9 +294,10 @@ class TopicOperations(ManagementCalls):
         `default_message_time_to_live`, `duplicate_detection_history_time_window`,
         `auto_delete_on_idle`, `max_size_in_megabytes`, `max_message_size_in_kilobytes` and
         `user_metadata` are as in Service Bus; durations are timedelta or ISO-8601 text.
-        `filtering_messages_before_publishing`, `enable_express` and `authorization_rules` are not
-        supported; `enable_batched_operations` and `support_ordering` are kept and shown, and
-        `size_in_bytes` has no effect.
+        `authorization_rules` are policies on the topic; the bus makes the keys that they lack.
+        `filtering_messages_before_publishing` is not supported; `enable_batched_operations`,
+        `enable_express` and `support_ordering` are kept and shown, and `size_in_bytes` has no
+        effect.
         """
         request = requests.create(TOPIC, [topic_name], {**locals(), **kwargs}, kwargs)
         response = self._ask(request, kwargs)
@@ -400,8 +401,8 @@ class ServiceBusAdministrationClient(
         `user_metadata` are as in Service Bus; durations are timedelta or ISO-8601 text.
         `forward_to` and `forward_dead_lettered_messages_to` name a queue or topic that messages, or
         dead letters, are handed on to;
-        `enable_batched_operations` is kept and shown; `enable_express` and `authorization_rules`
-        have no effect: the rules of a bus are in its manifest.
+        `authorization_rules` are policies on the queue; the bus makes the keys that they lack.
+        `enable_batched_operations` and `enable_express` are kept and shown.
         """
         fields = {**locals(), **kwargs}
         request = requests.create(QUEUE, [queue_name], fields, kwargs)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -179,33 +179,34 @@ class Administration:
             )
         if update:
             self._directory.find(path, wanted.kind)
-        self._check_policies(path, wanted, update=update)
+        own_rules = self._own_rules(path, wanted, update=update)
         self._check_destinations(asked, wanted)
         changed = await self._manager.change(
             Commit(
                 EntityAction.UPDATE if update else EntityAction.CREATE,
                 path,
-                changes=wanted.replaced() if update else wanted.created(),
+                changes={**(wanted.replaced() if update else wanted.created()), **own_rules},
                 kind=wanted.kind,
             )
         )
         return await self._shown(asked, changed.entity, 200 if update else 201)
 
-    def _check_policies(self, path: str, wanted: Wanted, *, update: bool) -> None:
-        """Raise InvalidOperation if authorization rules differ from the policies that are there.
+    def _own_rules(self, path: str, wanted: Wanted, *, update: bool) -> dict[str, Any]:
+        """Return the change of an entity's own authorization rules, if there is one.
 
-        Raises EntityAlreadyExists instead for what exists: clients that create it again look for
-        that error.
+        Raises InvalidOperation if it is one of policies of the namespace; EntityAlreadyExists
+        instead for what exists: clients that create it again look for that error.
         """
         try:
             policies = self._authenticator.policies_of(path)
-            entity_documents.check_policies(wanted, policies, update=update)
+            rules = entity_documents.own_rules(wanted, policies, update=update)
         except errors.InvalidOperation:
             known = None if update else self._directory.known(path)
             if known is not None:
                 action = EntityAction.CREATE
                 lifecycle.after(known.state, action, known.name, facts={}, kind=known.kind)
             raise
+        return {} if rules is None else {"authorization_rules": tuple(rules)}
 
     def _check_destinations(self, asked: Asked, wanted: Wanted) -> None:
         """Raise Unauthorized unless the caller has the right where messages are to go on to."""

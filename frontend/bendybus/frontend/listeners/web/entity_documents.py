@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element
 
-from bendybus.domain import bounds, descriptions, durations, entity_settings, subscription_name
+from bendybus.domain import (
+    authorization_rules,
+    bounds,
+    descriptions,
+    durations,
+    entity_settings,
+    subscription_name,
+)
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from bendybus.frontend.core.manage import Runtime
 
 _RULES: Final = "AuthorizationRules"
+_KEYS: Final = ("PrimaryKey", "SecondaryKey")
 _DEFAULT_RULE: Final = "DefaultRuleDescription"
 ELEMENTS: Final[Mapping[EntityKind, tuple[str, ...]]] = {
     EntityKind.QUEUE: (
@@ -61,8 +69,6 @@ _SINCE: Final = {
     "SqlFilterCount": "2024-05",
     "CorrelationFilterCount": "2024-05",
 }
-# Elements without effect: every message is on disk before it is acknowledged.
-_ALWAYS: Final = {"EnableExpress": False}
 # What the bus does not have.
 _NEVER: Final = {
     "IsAnonymousAccessible": "access without a key",
@@ -79,7 +85,7 @@ _FACTS: Final = frozenset(
     }
 )  # fmt: skip
 _SETTINGS: Final[Mapping[EntityKind, Mapping[str, Setting]]] = {
-    kind: {each.atom_name: each for each in settings if each.type is not SettingType.RULES}
+    kind: {each.atom_name: each for each in settings if not each.is_list}
     for kind, settings in entity_settings.BY_KIND.items()
 }
 _DESCRIPTION: Final = "Description"
@@ -91,7 +97,7 @@ class Shown:
     """An entity with its runtime facts.
 
     `host`: that of the URIs of forwarding destinations. `api_version`: the one that the client
-    asked for, such as 2021-05; "": the newest.
+    asked for, such as 2021-05; "": the newest. `policies`: of the namespace, on this entity.
     """
 
     entity: Entity
@@ -109,21 +115,21 @@ class Shown:
 class Wanted:
     """The description that a client sends. `changes`: the settings in it.
 
-    `policies`: rights by name of the authorization rules in it; None: it has no list of them.
+    `policies`: the authorization rules in it; None: it has no list of them.
     """
 
     kind: EntityKind
     changes: Mapping[str, Any]
-    policies: Mapping[str, frozenset[str]] | None = None
+    policies: Sequence[Policy] | None = None
     default_rule: Rule | None = field(default=None, compare=False)
 
     def replaced(self) -> dict[str, Any]:
         """Return all settings after an update, which replaces a description as a whole.
 
-        What cannot change, and a subscription's rules, may be left out.
+        What cannot change, a subscription's rules, and authorization rules may be left out.
         """
         kept = (each for each in entity_settings.BY_KIND[self.kind] if not each.fixed)
-        defaults = {each.name: each.default for each in kept if each.type is not SettingType.RULES}
+        defaults = {each.name: each.default for each in kept if not each.is_list}
         return {**defaults, **self.changes}
 
     def created(self) -> dict[str, Any]:
@@ -148,8 +154,8 @@ def _written(shown: Shown, name: str) -> str:
     setting = _SETTINGS[shown.entity.kind].get(name)
     if setting is not None:
         return _setting_written(shown, setting)
-    if name in _ALWAYS or name in _NEVER:
-        return element(name, str(_ALWAYS.get(name, False)).lower())
+    if name in _NEVER:
+        return element(name, "false")
     return element(name, *_FACT[name](shown))
 
 
@@ -201,11 +207,14 @@ def _count_details(shown: Shown) -> tuple[str, str]:
 
 
 def _authorization_rules(shown: Shown) -> str:
-    return "".join(_policy_written(each, shown.entity) for each in shown.policies)
+    # Without the keys of policies of the namespace: who manages an entity need not have them.
+    others = (replace(each, keys=()) for each in shown.policies)
+    both = (*others, *shown.entity.description.authorization_rules)
+    return "".join(_policy_written(each, shown.entity) for each in both)
 
 
 def _policy_written(policy: Policy, entity: Entity) -> str:
-    # Without its keys: who manages an entity need not have them.
+    keys = zip(_KEYS, policy.keys, strict=False)
     rights = "".join(element("AccessRights", str(each)) for each in sorted(policy.rights))
     return element(
         "AuthorizationRule",
@@ -213,7 +222,8 @@ def _policy_written(policy: Policy, entity: Entity) -> str:
         f"<Rights>{rights}</Rights>"
         f"<CreatedTime>{atom.moment(entity.created_at_ms)}</CreatedTime>"
         f"<ModifiedTime>{atom.moment(entity.updated_at_ms)}</ModifiedTime>"
-        f"<KeyName>{text(policy.name)}</KeyName>",
+        f"<KeyName>{text(policy.name)}</KeyName>"
+        + "".join(element(name, text(key)) for name, key in keys),
         ' i:type="SharedAccessAuthorizationRule"',
     )
 
@@ -252,7 +262,7 @@ def read(described: Element, host: str = "") -> Wanted:
             f"(got {atom.local(described)[:100]!r}).",
         )
     changes: dict[str, Any] = {}
-    policies: dict[str, frozenset[str]] | None = None
+    policies: list[Policy] | None = None
     default_rule: Rule | None = None
     for name, each in atom.children(described):
         setting = _SETTINGS[kind].get(name)
@@ -260,12 +270,12 @@ def read(described: Element, host: str = "") -> Wanted:
             if atom.text_of(each) or setting.is_text:
                 changes[setting.name] = _setting_read(setting, each, host)
         elif name == _RULES and kind is not EntityKind.SUBSCRIPTION:
-            policies = dict(_policy_read(rule) for rule in each)
+            policies = [_policy_read(rule) for rule in each]
         elif name == _DEFAULT_RULE and kind is EntityKind.SUBSCRIPTION:
             default_rule = None if atom.is_nil(each) else _default_rule(each)
         elif name in _NEVER:
             _refuse(name, each)
-        elif name not in _FACTS and name not in _ALWAYS:
+        elif name not in _FACTS:
             raise InvalidArgument(name, f"is unknown to a {kind}.")
     return Wanted(kind, changes, policies, default_rule)
 
@@ -343,26 +353,39 @@ def _refuse(name: str, given: Element) -> None:
         )
 
 
-def _policy_read(given: Element) -> tuple[str, frozenset[str]]:
+def _policy_read(given: Element) -> Policy:
     found = atom.child_map(given)
     if "KeyName" not in found or "Rights" not in found:
         raise InvalidArgument(_RULES, "each must have a KeyName and Rights.")
-    return atom.text_of(found["KeyName"]), frozenset(map(atom.text_of, found["Rights"]))
+    rights = map(atom.text_of, found["Rights"])
+    keys = (atom.text_of(found[name]) if name in found else "" for name in _KEYS)
+    try:
+        return authorization_rules.rule(atom.text_of(found["KeyName"]), rights, *keys)
+    except InvalidArgument as error:
+        raise error.named(_RULES) from error
 
 
-def check_policies(wanted: Wanted, policies: Sequence[Policy], *, update: bool) -> None:
-    """Raise InvalidOperation if authorization rules differ from the policies that are there.
+def own_rules(wanted: Wanted, policies: Sequence[Policy], *, update: bool) -> list[Policy] | None:
+    """Return the authorization rules that an entity is to have itself; None: those that it has.
 
+    `policies` of the namespace that are on the entity are shown among them. Raises InvalidOperation
+    if a description has one of these with other rights or with keys, or, at an update, lacks one.
     At creation an empty list is the same as none: the SDK for Go writes it for every new entity.
     """
     if wanted.policies is None or not (update or wanted.policies):
-        return
-    if wanted.policies != {each.name: frozenset(map(str, each.rights)) for each in policies}:
+        return None
+    rights = {each.name: each.rights for each in policies}
+    shown = {each.name: each.rights for each in wanted.policies if each.name in rights}
+    with_keys = any(any(each.keys) for each in wanted.policies if each.name in rights)
+    if with_keys or (shown != rights if update else not shown.items() <= rights.items()):
+        names = ", ".join(sorted(rights))
         raise InvalidOperation(
-            f"{_RULES}: policies cannot be changed by clients. Declare them in the manifest of the "
-            "BusNamespace, or in the file of --access-policies, and leave them as they are here.",
+            f"{_RULES}: {names}: clients cannot change what the manifest of the BusNamespace, or "
+            "the file of --access-policies, declares. Leave it as it is shown, without keys, or "
+            "change it there.",
             metadata={"field": _RULES},
         )
+    return [each for each in wanted.policies if each.name not in rights]
 
 
 def title_of(entity: Entity) -> str:
