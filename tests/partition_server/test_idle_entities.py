@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from bendybus.domain import limits
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.filters.rule import Rule, SqlFilter
@@ -13,6 +14,7 @@ from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, FenceIdle, StreamEnded, Withdraw
 from tests.partition_server import topic_changes
+from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver
 from tests.partition_server.publishing import publish
 from tests.partition_server.session_driver import Sessions
@@ -133,6 +135,23 @@ def test_a_queue_whose_deferred_message_expires_has_the_whole_interval_then(
     driver.settle(Disposition.DEFER, token)
     driver.advance(3_600_000)
     assert driver.counts().dead_letter == 1
+
+    assert not fenced(driver)
+
+
+@pytest.mark.requirement("R520")
+def test_a_queue_whose_dead_letter_was_refused_elsewhere_has_the_whole_interval_then(
+    driver: Driver,
+) -> None:
+    driver.create("audit")
+    driver.create("orders", forward_dead_lettered_messages_to="audit")
+    commit(driver, EntityAction.UPDATE, "audit", changes={"status": EntityStatus.SEND_DISABLED})
+    driver.send(b"a")
+    [(_, token)] = driver.receive()
+    driver.settle(Disposition.DEAD_LETTER, token)
+    driver.sweep()
+    driver.advance(limits.FORWARD_REFUSED_MS)
+    assert driver.counts_of("orders").transfer_dead_letter == 1
 
     assert not fenced(driver)
 

@@ -108,6 +108,8 @@ class Leaving:
         away = queues.dead_letters_of(queue)
         if away is queue or aside.to is SubQueue.TRANSFER_DEAD_LETTER:
             away = queues.transfer_dead_letters_of(queue)
+        # It was in use as long as this waited to go on.
+        queue.used(turn.now)
         dead_letter.move(turn, queue, envelope, aside.reason, aside.description, to=away)
         turn.stage.journal.later(_count, turn.partition.forwards.set_aside, queue, 1)
 
