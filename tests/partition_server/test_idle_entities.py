@@ -5,14 +5,16 @@ from typing import Final
 
 import pytest
 
-from bendybus.domain import limits
+from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.filters.rule import Rule, SqlFilter
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, FenceIdle, StreamEnded, Withdraw
+from bendybus.partition_server.state.partition_state import FENCE_MS
 from tests.partition_server import topic_changes
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver
@@ -232,3 +234,19 @@ def test_a_publish_does_not_use_the_subscriptions(driver: Driver) -> None:
 
     assert fenced(driver, "news/Subscriptions/a")
     assert not fenced(driver, "news")
+
+
+@pytest.mark.requirement("R146")
+def test_a_call_that_is_refused_before_a_deletion_is_a_use(queue: Driver) -> None:
+    queue.advance(IDLE_MS)
+    assert fenced(queue)
+    [refused] = queue.run(Append("t", queue.ref(), Batch([b"a"])))
+    assert isinstance(refused, Failed)
+    assert isinstance(refused.error, errors.ServerBusy)
+
+    # Another front end looks: it would refuse the repeat, too.
+    assert not fenced(queue)
+    queue.advance(FENCE_MS)
+
+    [sent] = queue.run(Append("t", queue.ref(), Batch([b"a"])))
+    assert not isinstance(sent, Failed)

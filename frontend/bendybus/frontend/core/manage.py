@@ -146,13 +146,18 @@ class EntityManager:
 
         A partition that cannot be asked counts as busy. A fence refuses traffic for a moment, so
         that no message is acknowledged between the last look and the deletion; it lapses by itself
-        if any partition answers that the entity was used. Raises the domain error.
+        if any partition answers that the entity was used. So all are asked before the first fence:
+        what is in use in one partition is not refused in the others. Raises the domain error.
         """
         idle_ms = entity.description.auto_delete_on_idle_ms
         assert idle_ms is not None
         # Also those without its messages: transactions there may have sent to it.
         upstreams = [upstream for _, upstream in sorted(self._upstreams.items())]
         if not all(upstream.available for upstream in upstreams):
+            return False
+        # Whoever uses a subscription uses its topic.
+        family = [entity, *self._directory.subscriptions(entity.name)]
+        if not await self._looks_idle([each.uid for each in family], idle_ms):
             return False
         with self._copies.held(entity.key):
             for upstream in upstreams:
@@ -167,6 +172,17 @@ class EntityManager:
             )
             await self._copies.copy(await self._commit(delete))
         return True
+
+    async def _looks_idle(self, uids: Sequence[str], idle_ms: int) -> bool:
+        """Whether all partitions answer that these entities were not used for so long."""
+        answers = await fan_out.each(
+            self._upstreams,
+            lambda upstream: unary_calls.idle_times(upstream, uids, self._timeout_s),
+        )
+        return all(
+            not isinstance(answer, BusError) and min(answer.values(), default=idle_ms) >= idle_ms
+            for answer in answers.values()
+        )
 
     def page(
         self, after: str, size: int, *, with_orphaned: bool, kind: EntityKind, topic: str = ""

@@ -166,6 +166,16 @@ async def counts(upstream: Upstream, uids: Sequence[str], timeout_s: float) -> d
     }
 
 
+async def idle_times(upstream: Upstream, uids: Sequence[str], timeout_s: float) -> dict[str, int]:
+    """Return for how many ms a partition saw no use of these entities, by UID; those that it has.
+
+    Raises the domain error.
+    """
+    request = partition_pb2.GetCountsRequest(partition=upstream.partition, uids=uids)
+    answer = await call(upstream, lambda calls, _: calls.GetCounts(request, timeout=timeout_s))
+    return {each.uid: each.idle_ms for each in answer.entities}
+
+
 def unreachable(upstream: Upstream) -> BusError:
     """Return the error for a partition that cannot be asked now."""
     why = "; ".join(upstream.conditions()) or "it did not answer"

@@ -164,8 +164,10 @@ class PartitionState:
             # Only a number leads here: its top 16 bits are the partition.
             text = f"{entity.title} has no messages in partition {self.index}."
             raise errors.MessageNotFound(text, metadata={"entity": entity.name})
-        self.check_fence(entity, now)
+        # A call that the fence refuses, too: if another partition says that the entity is in use,
+        # it stays, and the next fence would refuse the repeat.
         self.note_use(queue, now)
+        self.check_fence(entity, now)
         return queue
 
     def note_use(self, queue: MessageQueue, now: Now) -> None:
