@@ -1,5 +1,6 @@
 """Rules as Atom documents: what is written is read as it was, in the forms of XML Schema."""
 
+import json
 import math
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import (
     SYSTEM_PROPERTIES,
     CorrelationFilter,
@@ -20,6 +22,8 @@ from bendybus.domain.filters.rule import (
 )
 from bendybus.domain.filters.values import Duration, Int, Timestamp
 from bendybus.frontend.listeners.web import atom, rule_documents
+from bendybus.v1 import management_pb2
+from bendybus.wire import entities
 from tests.frontend.test_entity_documents import TEXTS, as_body
 
 CONSTANTS = st.one_of(
@@ -113,6 +117,32 @@ def test_each_form_of_xml_schema_is_read(kind: str, text: str, wanted: Any) -> N
 
     assert isinstance(found, CorrelationFilter)
     assert found.properties == {"k": wanted}
+
+
+@pytest.mark.requirement("R579")
+@pytest.mark.parametrize(
+    "moment",
+    ["2020-07-05T11:12:13", "2020-07-05T11:12:13Z", "2020-07-05T11:12:13.1234567Z",
+     "2020-07-05T11:12:13.0000001", "2020-07-05T13:12:13.5+02:00"],
+)  # fmt: skip
+def test_a_moment_comes_back_as_it_was_written_wherever_it_was(moment: str) -> None:
+    given = rule_of(value_of("dateTime", f" {moment}\n"))
+    travelled = entities.rule_from_proto(
+        management_pb2.Rule.FromString(entities.rule_to_proto(given).SerializeToString())
+    )
+    kept = rule_set.rule_from_json(json.loads(json.dumps(rule_set.rule_to_json(travelled))))
+
+    assert f'i:type="d6p1:dateTime">{moment}</Value>' in rule_documents.written(kept)
+    # It is the same moment in whatever way it was written.
+    assert kept == given
+
+
+def test_a_moment_of_any_number_of_digits_is_one_that_is_kept_in_milliseconds() -> None:
+    given = rule_of(value_of("dateTime", f"2020-07-05T11:12:13.{'1' * 60}Z"))
+
+    assert 'i:type="d6p1:dateTime">2020-07-05T11:12:13.111Z</Value>' in rule_documents.written(
+        given
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ OUTCOME_NOT_DONE: Outcome
 OUTCOME_UNKNOWN: Outcome
 
 class Value(_message.Message):
-    __slots__ = ("null_value", "bool_value", "ubyte_value", "ushort_value", "uint_value", "ulong_value", "byte_value", "short_value", "int_value", "long_value", "float_value", "double_value", "char_value", "timestamp_ms_value", "uuid_value", "binary_value", "string_value", "symbol_value", "list_value", "map_value", "encoded_value")
+    __slots__ = ("null_value", "bool_value", "ubyte_value", "ushort_value", "uint_value", "ulong_value", "byte_value", "short_value", "int_value", "long_value", "float_value", "double_value", "char_value", "timestamp_ms_value", "uuid_value", "binary_value", "string_value", "symbol_value", "list_value", "map_value", "encoded_value", "written")
     NULL_VALUE_FIELD_NUMBER: _ClassVar[int]
     BOOL_VALUE_FIELD_NUMBER: _ClassVar[int]
     UBYTE_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class Value(_message.Message):
     LIST_VALUE_FIELD_NUMBER: _ClassVar[int]
     MAP_VALUE_FIELD_NUMBER: _ClassVar[int]
     ENCODED_VALUE_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
     null_value: bool
     bool_value: bool
     ubyte_value: int
@@ -71,7 +72,8 @@ class Value(_message.Message):
     list_value: ValueList
     map_value: ValueMap
     encoded_value: bytes
-    def __init__(self, null_value: bool = ..., bool_value: bool = ..., ubyte_value: _Optional[int] = ..., ushort_value: _Optional[int] = ..., uint_value: _Optional[int] = ..., ulong_value: _Optional[int] = ..., byte_value: _Optional[int] = ..., short_value: _Optional[int] = ..., int_value: _Optional[int] = ..., long_value: _Optional[int] = ..., float_value: _Optional[float] = ..., double_value: _Optional[float] = ..., char_value: _Optional[int] = ..., timestamp_ms_value: _Optional[int] = ..., uuid_value: _Optional[bytes] = ..., binary_value: _Optional[bytes] = ..., string_value: _Optional[str] = ..., symbol_value: _Optional[str] = ..., list_value: _Optional[_Union[ValueList, _Mapping]] = ..., map_value: _Optional[_Union[ValueMap, _Mapping]] = ..., encoded_value: _Optional[bytes] = ...) -> None: ...
+    written: str
+    def __init__(self, null_value: bool = ..., bool_value: bool = ..., ubyte_value: _Optional[int] = ..., ushort_value: _Optional[int] = ..., uint_value: _Optional[int] = ..., ulong_value: _Optional[int] = ..., byte_value: _Optional[int] = ..., short_value: _Optional[int] = ..., int_value: _Optional[int] = ..., long_value: _Optional[int] = ..., float_value: _Optional[float] = ..., double_value: _Optional[float] = ..., char_value: _Optional[int] = ..., timestamp_ms_value: _Optional[int] = ..., uuid_value: _Optional[bytes] = ..., binary_value: _Optional[bytes] = ..., string_value: _Optional[str] = ..., symbol_value: _Optional[str] = ..., list_value: _Optional[_Union[ValueList, _Mapping]] = ..., map_value: _Optional[_Union[ValueMap, _Mapping]] = ..., encoded_value: _Optional[bytes] = ..., written: _Optional[str] = ...) -> None: ...
 
 class ValueList(_message.Message):
     __slots__ = ("values",)

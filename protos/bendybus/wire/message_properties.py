@@ -138,8 +138,10 @@ def from_value(value: Value) -> FilterValue:
 
 
 def from_rule_value(value: Value) -> FilterValue:
-    """Return a value of a rule, which keeps whether a whole number has 32 bits."""
+    """Return a value of a rule, which keeps the width of a number and how a moment was written."""
     found = from_value(value)
+    if type(found) is Timestamp and len(value.written) <= values.MOMENT_CHARS_MAX:
+        return Timestamp(found.ms, value.written)
     return values.Int(value.int_value) if value.WhichOneof("kind") == "int_value" else found
 
 
@@ -152,7 +154,7 @@ def to_value(value: FilterValue) -> Value:
     if type(value) is UUID:
         return Value(uuid_value=value.bytes)
     if type(value) is Timestamp:
-        return Value(timestamp_ms_value=value.ms)
+        return Value(timestamp_ms_value=value.ms, written=value.written)
     if type(value) is Duration:
         return Value(encoded_value=_encoded_duration(value.ticks))
     if value is None:

@@ -212,8 +212,13 @@ def _values_to_json(values: Mapping[str, Value]) -> dict[str, Any]:
     made: dict[str, Any] = {name: _value_to_json(value) for name, value in values.items()}
     ints = [name for name, value in values.items() if type(value) is Int]
     ticks = {name: value.ticks for name, value in values.items() if type(value) is Duration}
+    moments = {
+        name: value.written
+        for name, value in values.items()
+        if type(value) is Timestamp and value.written
+    }
     # Beside the values, where programs before 0.11 do not look: they see a null for a duration.
-    beside = {"ints": ints, "ticks": ticks}
+    beside = {"ints": ints, "ticks": ticks, "moments": moments}
     return {"values": made, **{name: found for name, found in beside.items() if found}}
 
 
@@ -221,7 +226,11 @@ def _values_from_json(stored: Mapping[str, Any]) -> dict[str, Value]:
     made = {name: _value_from_json(value) for name, value in stored["values"].items()}
     ints = {name: Int(stored["values"][name]) for name in stored.get("ints", ())}
     durations = {name: Duration(ticks) for name, ticks in stored.get("ticks", {}).items()}
-    return {**made, **ints, **durations}
+    moments = {
+        name: Timestamp(stored["values"][name]["timestamp_ms"], written)
+        for name, written in stored.get("moments", {}).items()
+    }
+    return {**made, **ints, **durations, **moments}
 
 
 def _value_to_json(value: Value) -> Any:

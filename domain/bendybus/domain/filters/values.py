@@ -43,9 +43,14 @@ class Int(int):
 @final
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """A moment, in milliseconds since 1970-01-01T00:00:00Z."""
+    """A moment, in milliseconds since 1970-01-01T00:00:00Z.
+
+    `written`: as it stands in a rule, if that says more than `ms`, such as parts of a millisecond,
+    or that there is no time zone. It is shown, and compared with nothing.
+    """
 
     ms: int
+    written: str = dataclasses.field(default="", compare=False)
 
 
 @final
@@ -93,6 +98,8 @@ KINDS: Final[Mapping[type, Kind]] = MappingProxyType(
         Composite: Kind.COMPOSITE,
     }
 )
+# Of a moment as it is written; with ten digits of a second and a time zone it has 36.
+MOMENT_CHARS_MAX: Final = 40
 _ORDERED: Final = frozenset({Kind.NUMBER, Kind.TEXT, Kind.TIMESTAMP, Kind.DURATION})
 _BOUNDED: Final = frozenset({Kind.TEXT, Kind.BINARY})
 

@@ -30,7 +30,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.values import Duration, Int, Timestamp, Value
+from bendybus.domain.filters.values import MOMENT_CHARS_MAX, Duration, Int, Timestamp, Value
 from bendybus.frontend.listeners.web import atom
 from bendybus.frontend.listeners.web.atom import element, text
 
@@ -103,8 +103,8 @@ def _value_written(value: Value) -> str:
             kind, content = "string", text(value)
         case bytes():
             kind, content = "base64Binary", base64.b64encode(value).decode("ascii")
-        case Timestamp(ms=ms):
-            kind, content = "dateTime", atom.written_moment(ms)
+        case Timestamp(ms=ms, written=written):
+            kind, content = "dateTime", text(written) or atom.written_moment(ms)
         case Duration(ticks=ticks):
             namespace, kind, content = atom.SERIALIZATION, "duration", _duration_written(ticks)
         case UUID():
@@ -268,14 +268,16 @@ def _int(content: str) -> int:
 
 
 def _moment(content: str) -> Timestamp:
-    found = datetime.fromisoformat(_formed(_MOMENT, content))
+    written = _formed(_MOMENT, content)
+    found = datetime.fromisoformat(written)
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     # Rounded down: the last moment of .NET's calendar is in the last millisecond of ours.
     ms = (found - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     if not atom.TIME_MS_MIN <= ms <= bounds.TIME_MS_MAX:
         raise OverflowError
-    return Timestamp(ms)
+    says_more = len(written) <= MOMENT_CHARS_MAX and written != atom.written_moment(ms)
+    return Timestamp(ms, written if says_more else "")
 
 
 def _duration(content: str) -> Duration:
