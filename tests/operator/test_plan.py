@@ -8,8 +8,7 @@ import pytest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
-from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
-from bendybus.domain.filters.rule import FalseFilter, Rule
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.operator.decisions import plan
 from bendybus.operator.decisions.manifests import EntityView
 from bendybus.operator.decisions.plan import ManifestDeletion, Step
@@ -347,38 +346,6 @@ def test_a_manifest_of_another_namespace_that_came_back_continues_what_is_its_ow
     decision = plan.decide(guest, bus(allowedNamespaces=["guest"]), entry(guest, orphaned=True))
 
     assert decision.step is Step.ADOPT
-
-
-# Rules of subscriptions
-
-
-@pytest.mark.requirement("R139")
-def test_rules_that_clients_made_of_a_subscription_stay() -> None:
-    view = subscription()
-    kept = (Rule("mine", FalseFilter()),)
-    description = SubscriptionDescription(rules=kept)
-
-    as_it_is = plan.decide(view, bus(), entry(view, description=description))
-    other = subscription(maxDeliveryCount=3)
-    update = plan.decide(other, bus(), entry(view, description=description))
-
-    assert as_it_is.step is Step.NOTHING
-    assert update.step is Step.UPDATE
-    assert isinstance(update.wanted, SubscriptionDescription)
-    assert update.wanted.rules == kept
-
-
-@pytest.mark.requirement("R260")
-@pytest.mark.parametrize("stated", [True, False])
-def test_a_manifest_that_begins_or_ends_to_have_the_same_rules_is_an_update(stated: bool) -> None:
-    view = subscription(rules=[{"name": "$Default"}] if stated else None)
-    as_it_was = entry(view, description=SubscriptionDescription(), manifest_rules=not stated)
-
-    decision = plan.decide(view, bus(), as_it_was)
-
-    assert decision.step is Step.UPDATE
-    done = replace(as_it_was, manifest_rules=stated)
-    assert plan.decide(view, bus(), done).step is Step.NOTHING
 
 
 # Tiers
