@@ -103,3 +103,13 @@ def test_what_is_over_soon_is_not_said_to_be_busy(kind: type[BusError]) -> None:
 
     assert found.condition == "com.microsoft:timeout"
     assert conditions.status_of(kind("not now.")) == 408
+
+
+def test_a_rule_that_is_missing_is_named_and_not_its_subscription() -> None:
+    missing = errors.EntityNotFound("There is none.", metadata={"entity": "t", "rule": "large"})
+
+    found = conditions.of(missing, "t/Subscriptions/s")
+
+    assert found.description == (
+        "The messaging entity 't/Subscriptions/s/Rules/large' could not be found."
+    )

@@ -64,7 +64,8 @@ def of(error: BusError, address: str = "") -> performatives.Error:
     text = error.message
     if address and isinstance(error, errors.EntityNotFound):
         # SDKs tell a missing entity from a node that is missing for the moment by this sentence.
-        text = f"The messaging entity '{address}' could not be found."
+        below = f"/Rules/{error.metadata['rule']}" if "rule" in error.metadata else ""
+        text = f"The messaging entity '{address}{below}' could not be found."
     return performatives.Error(_condition(error).symbol, text)
 
 
