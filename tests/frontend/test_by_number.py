@@ -1,5 +1,6 @@
 """Messages that are named by numbers which no partition of their entity can have given."""
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ def bus(entity: Entity) -> Any:
         directory=SimpleNamespace(find=lambda _: entity),
         upstreams={n: SimpleNamespace(partition=n, available=True) for n in range(PARTITIONS)},
         settings=SimpleNamespace(unary_timeout_s=1.0),
+        cancellations=by_number.Unfinished(),
     )
 
 
@@ -82,3 +84,65 @@ async def test_a_partition_that_cancels_at_the_check_knows_the_next_step_as_a_re
     [name] = {name for _, name, _ in asked}
     assert len(name) == 16
     assert not given or name == given
+
+
+@pytest.mark.requirement("R571")
+async def test_a_repeat_of_what_a_partition_kept_from_being_done_has_its_name_and_age(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, given = [1_000], []
+    failure: list[errors.BusError] = [errors.PartitionUnavailable("It is away.")]
+
+    async def cancel(upstream: Any, _: Any, name: Any, **__: Any) -> None:
+        given.append((name.operation_id, name.age_ms))
+        if upstream.partition == 1 and failure:
+            raise failure.pop()
+
+    monkeypatch.setattr(unary_calls, "cancel_scheduled", cancel)
+    front_end = bus(queue("orders", partitions=PARTITIONS))
+    front_end.cancellations = by_number.Unfinished(lambda: now[0])
+
+    async def call(*numbers: int) -> set[tuple[bytes, int]]:
+        given.clear()
+        asked = by_number.Operation("orders", SubQueue.MAIN, numbers)
+        with contextlib.suppress(errors.BusError):
+            await by_number.cancel_scheduled(front_end, asked)
+        return set(given)
+
+    [(name, age_ms)] = await call(KNOWN, 45)
+    now[0] += 7_000
+    [(other, _)] = await call(KNOWN, 46)
+    # In whatever order.
+    failure.append(errors.OutcomeUnknown("It may be done."))
+    [again] = await call(45, KNOWN)
+    [third] = await call(45, KNOWN)
+    # The third was done: this is no repeat of it.
+    [(new, _)] = await call(45, KNOWN)
+    failure.append(errors.MessageNotFound("There is none."))
+    [(found_none, _)] = await call(45, KNOWN)
+    [(after, _)] = await call(45, KNOWN)
+
+    assert (age_ms, again, third) == (0, (name, 7_000), (name, 7_000))
+    assert len({name, other, new, found_none, after}) == 5
+
+
+async def test_names_of_what_nobody_repeats_are_forgotten() -> None:
+    now = [1_000]
+    unfinished = by_number.Unfinished(lambda: now[0])
+
+    def tried(number: int) -> bytes:
+        with (
+            contextlib.suppress(errors.RetryableError),
+            unfinished.named(number.to_bytes(4)) as name,
+        ):
+            found = name.operation_id
+            raise errors.ServiceTimeout("It takes long.")
+        return found
+
+    first = tried(0)
+    assert tried(0) == first
+    for number in range(1, by_number.UNFINISHED_MAX + 1):
+        last = tried(number)
+    assert tried(0) != first
+    now[0] += by_number.UNFINISHED_MS + 1
+    assert tried(by_number.UNFINISHED_MAX) != last

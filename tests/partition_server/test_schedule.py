@@ -91,6 +91,24 @@ def test_a_check_of_a_cancellation_deletes_nothing_and_is_not_remembered(queue: 
     assert ask(counter, only_check=True) == Done(1)
 
 
+@pytest.mark.requirement("R571")
+def test_a_repeat_in_a_partition_that_forgot_cancels_what_is_still_scheduled(queue: Driver) -> None:
+    [number] = queue.send(b"a", scheduled_ms=[queue.wall_ms + 1_000]).numbers
+    counter = sequence_number.counter_of(number)
+
+    def repeat(name: bytes) -> Any:
+        command = CancelScheduled("t", queue.ref(), [counter], name, age_ms=10_000_000)
+        return queue.run(command)[0]
+
+    assert repeat(b"o" * 16) == Done(1)
+    assert queue.counts().scheduled == 0
+    assert repeat(b"o" * 16) == Done(1)
+    # It may have been cancelled by the first try.
+    other = repeat(b"p" * 16)
+    assert isinstance(other, Failed)
+    assert isinstance(other.error, errors.OutcomeUnknown)
+
+
 def test_only_what_is_scheduled_can_be_cancelled(queue: Driver) -> None:
     queue.send(b"a")
 

@@ -1,9 +1,11 @@
 """Operations on messages that are named by sequence number: each in the partition of its number."""
 
+import contextlib
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bendybus.domain import (
     bounds,
@@ -18,11 +20,18 @@ from bendybus.domain.message_access import Access
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, fan_out
-from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.upstreams import unary_calls
 from bendybus.frontend.upstreams.unary_calls import Repeatable, Target
+from bendybus.frontend.upstreams.upstream import now_ms
+
+if TYPE_CHECKING:
+    from bendybus.frontend.core.front_end import FrontEnd
 
 _NAME_BYTES: Final = limits.OPERATION_ID_BYTES_MAX
+# Longer than SDKs repeat a request; partitions remember outcomes for some minutes.
+UNFINISHED_MS: Final = 120_000
+# About 200 bytes each.
+UNFINISHED_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +51,62 @@ class Operation:
         return Repeatable(self.operation_id, self.age_ms)
 
 
-async def cancel_scheduled(front_end: FrontEnd, asked: Operation) -> None:
+class Unfinished:
+    """Names of operations whose outcome their callers do not know: a repeat has the same name.
+
+    For callers whose protocol has no names, such as AMQP. So that what the first try did is not
+    missing for the second.
+    """
+
+    def __init__(self, now_ms: Callable[[], int] = now_ms) -> None:
+        self._now_ms = now_ms
+        # By what was asked for, oldest first: the name, and when the first try began.
+        self._names: dict[bytes, tuple[bytes, int]] = {}
+
+    @contextlib.contextmanager
+    def named(self, what: bytes) -> Iterator[Repeatable]:
+        """Yield the name of an operation; keep it if the block raises what may be repeated."""
+        now_ms = self._now_ms()
+        name, began_ms = self._names.pop(what, (b"", 0))
+        if not name or now_ms - began_ms > UNFINISHED_MS:
+            name, began_ms = os.urandom(_NAME_BYTES), now_ms
+        try:
+            yield Repeatable(name, now_ms - began_ms)
+        except (errors.RetryableError, errors.OutcomeUnknown):
+            while len(self._names) >= UNFINISHED_MAX:
+                del self._names[next(iter(self._names))]
+            self._names[what] = name, began_ms
+            raise
+
+
+async def cancel_scheduled(front_end: "FrontEnd", asked: Operation) -> None:
     """Delete scheduled messages, all or none. Raises the domain error.
 
-    Those of several partitions are looked for in all of them before the first is deleted. Only what
-    becomes due, or a partition that goes away, between the two steps can leave a part of them.
+    Those of several partitions are looked for in all of them before the first is deleted. What
+    becomes due, or a partition that goes away, between the two steps can leave a part of them; a
+    repeat finishes what a partition kept from being done.
     """
     target, by_partition = _located(front_end, asked, Access.SEND)
-    several, name = len(by_partition) > 1, asked.name
-    if several and not asked.operation_id:
-        # A partition of 0.10 cancels at the check: by the name it knows the next step as a repeat.
-        name = Repeatable(os.urandom(_NAME_BYTES), 0)
+    if asked.operation_id:
+        await _cancel(front_end, target, by_partition, asked.name)
+        return
+    with front_end.cancellations.named(_what(target.entity, asked.sequence_numbers)) as name:
+        await _cancel(front_end, target, by_partition, name)
 
+
+def _what(entity: Entity, numbers: Iterable[int]) -> bytes:
+    """Return what is the same for a cancellation and its repeat only."""
+    text = f"{entity.uid} {sorted(set(numbers))}"
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+async def _cancel(
+    front_end: "FrontEnd",
+    target: Target,
+    by_partition: Mapping[int, Sequence[int]],
+    name: Repeatable,
+) -> None:
+    # A partition of 0.10 cancels at the check: by the name it knows the next step as a repeat.
     async def cancel(*, only_check: bool) -> None:
         await fan_out.gather(
             front_end.upstreams,
@@ -68,13 +121,13 @@ async def cancel_scheduled(front_end: FrontEnd, asked: Operation) -> None:
             what="sequence_numbers",
         )
 
-    if several:
+    if len(by_partition) > 1:
         await cancel(only_check=True)
     await cancel(only_check=False)
 
 
 async def receive_deferred(
-    front_end: FrontEnd, asked: Operation, mode: ReceiveMode, session_token: bytes = b""
+    front_end: "FrontEnd", asked: Operation, mode: ReceiveMode, session_token: bytes = b""
 ) -> list[columns.DeliveredBatch]:
     """Lock deferred messages of one partition, or delete and return them. Raises the domain error.
 
@@ -108,7 +161,7 @@ async def receive_deferred(
 
 
 def _located(
-    front_end: FrontEnd, asked: Operation, access: Access
+    front_end: "FrontEnd", asked: Operation, access: Access
 ) -> tuple[Target, dict[int, list[int]]]:
     """Return the sub-queue and the numbers by partition.
 

@@ -12,6 +12,7 @@ from bendybus.domain import limits, subscription_name
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.lifecycle import EntityState
+from bendybus.frontend.core.by_number import Unfinished
 from bendybus.frontend.core.call_ledger import CallLedger
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies
 from bendybus.frontend.core.flow_control import FlowControl
@@ -56,6 +57,7 @@ class FrontEnd:
         self.sessions = SessionDispatcher(self.upstreams, self.receives, timeout_s=timeout_s)
         self.settles = SettleDispatcher(self.upstreams, self.metrics)
         self.transactions = TransactionDispatcher(self.upstreams, self.directory, self.metrics)
+        self.cancellations = Unfinished()
         self.copies = CatalogueCopies(self.upstreams, self.directory, timeout_s)
         self.manager = EntityManager(self.upstreams, self.directory, self.copies, timeout_s)
 

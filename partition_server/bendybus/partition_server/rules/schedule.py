@@ -7,7 +7,7 @@ due again.
 
 from functools import partial
 
-from bendybus.domain import bounds
+from bendybus.domain import bounds, errors
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.message_access import Access
 from bendybus.partition_server.rules import browse, defer, publications, publish, room
@@ -26,19 +26,24 @@ from bendybus.partition_server.store.records import State, Summary, row_id
 def cancel(turn: Turn, command: CancelScheduled) -> Done:
     """Delete scheduled messages, all or none; a repeat gets the first outcome.
 
-    Raises MessageNotFound for one that is not scheduled.
+    Raises MessageNotFound for one that is not scheduled; OutcomeUnknown if it may have been so at a
+    first try that is not remembered. What is still scheduled then was not cancelled.
     """
     operations = turn.partition.operations
     name = outcomes.name_of(command)
-    done = operations.outcome_of(name, command.age_ms, turn.now, Done)
-    if done is None:
-        done = _cancel(turn, command)
-        if not command.only_check:
-            turn.remember_operation(name, done)
-    return done
+    try:
+        done = operations.outcome_of(name, command.age_ms, turn.now, Done)
+    except errors.OutcomeUnknown:
+        try:
+            return _cancel(turn, command, name)
+        except errors.MessageNotFound:
+            # The first try may have cancelled it, or it became active.
+            pass
+        raise
+    return _cancel(turn, command, name) if done is None else done
 
 
-def _cancel(turn: Turn, command: CancelScheduled) -> Done:
+def _cancel(turn: Turn, command: CancelScheduled, name: bytes) -> Done:
     partition = turn.partition
     queue = partition.find(command.entity, turn.now, Access.SEND)
     defer.check(partition, command.counters, bounds.NUMBERS_A_CALL_MAX)
@@ -50,10 +55,12 @@ def _cancel(turn: Turn, command: CancelScheduled) -> Done:
     missing = [counter for counter in command.counters if counter not in found]
     if missing:
         raise defer.not_found(partition, queue, missing[0], "scheduled", "it may be active already")
+    done = Done(len(summaries))
     if not command.only_check:
         for summary in summaries:
             turn.stage.remove(queue, summary.id, summary.state, summary.size_bytes)
-    return Done(len(summaries))
+        turn.remember_operation(name, done)
+    return done
 
 
 def sweep(turn: Turn) -> None:
