@@ -124,6 +124,10 @@ sdk-tokens: install ## Run the SDKs of JavaScript, Go and Java for 10 minutes wi
 go-tests: install ## Run the live tests of the SDK for Go against two buses (4 minutes, Go 1.23, network, root for port 443)
 	@$(PY) -m tests.sdks.go_live $(ARGS)
 
+.PHONY: js-tests
+js-tests: $(VENV)/.programs-installed ## Run each operation of the SDK for JavaScript, whose package has no tests of its own (2 minutes, npm, network)
+	@$(PY) -m pytest -q tests/sdks -k javascript $(ARGS)
+
 .PHONY: azure-tests
 azure-tests: install ## Run the tests of azure-servicebus against a bus (15 minutes, network, root for port 443)
 	@$(PY) -m tests.azure_sdk $(ARGS)
