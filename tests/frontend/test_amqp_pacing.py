@@ -146,3 +146,16 @@ def test_what_was_handed_over_is_sent_before_a_hand_over(connection: Connection)
     link.finish()
 
     assert connection.written() == 950
+
+
+def test_a_drain_that_waits_is_answered_before_a_hand_over(connection: Connection) -> None:
+    link = receiving(connection)
+    connection.peer.flow(0, 300, drain=True)
+    link.hand(Delivery(0, [batch(50)]))
+    connection.written()
+
+    link.finish()
+
+    connection.written()
+    [drained] = [each for each in connection.peer.said(Flow) if each.drain]
+    assert (drained.delivery_count, drained.link_credit) == (300, 0)

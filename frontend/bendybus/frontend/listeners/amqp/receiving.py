@@ -123,6 +123,8 @@ class ReceivingLink:
                     self._ended(first.error)
         if self._unsent and self._link.is_open:
             self._connection.soon(self._send_turn)
+        elif self._finishing:
+            self._finish_drain()
         self._connection.write_soon()
 
     def _ended(self, error: BusError | None) -> None:
@@ -151,8 +153,7 @@ class ReceivingLink:
         if receiver is None or not self._link.is_open:
             return
         if self._finishing:
-            if self._link.drain:
-                self._link.drained()
+            self._finish_drain()
             return
         wanted = self._link.credit
         room = max(0, UNSETTLED_MAX - self._link.session.unsettled)
@@ -179,6 +180,14 @@ class ReceivingLink:
             self._receiver.finish()
         self._granted = 0
         self._finishing = True
+        # The core does not answer one that it works on. The SDK for .NET would wait a minute for
+        # it, whatever becomes of the connection, and then fail to close its receiver.
+        self._finish_drain()
+
+    def _finish_drain(self) -> None:
+        """Answer a drain, unless messages are being deleted, which follow."""
+        if self._link.drain and not (self._receiver is not None and self._receiver.handing):
+            self._link.drained()
 
     def disposed(self, deliveries: Sequence[OutgoingDelivery], state: Any, settled: bool) -> None:
         """Settle deliveries as the client has decided."""
