@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from bendybus.domain import errors, shared_access
+from bendybus.domain import authorization_rules, errors, shared_access
 from bendybus.domain.shared_access import Right
 from bendybus.frontend.security.authenticator import RULES, Authenticator, Caller, Operation
 from bendybus.frontend.security.policy_file import PolicyFile
@@ -90,3 +91,23 @@ def test_what_a_token_allows_for_one_url_is_not_remembered_for_others(tmp_path: 
     caller.check(Operation.LIST_ENTITIES, resources=["$Resources/queues"])
 
     assert not allowed(caller, Operation.LIST_ENTITIES, "")
+
+
+@pytest.mark.requirement("R578")
+def test_policies_of_an_entity_take_the_share_of_the_entity_whatever_they_are_called(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policies.json"
+    declared = {"name": "app", "rights": ["Send"], "entity": "", "keys": [KEY]}
+    path.write_text(json.dumps({"policies": [declared]}))
+    rules = [authorization_rules.rule(name, ["Send"], f"{name}-key") for name in ("app", "other")]
+    own = authorization_rules.on("orders", rules)
+    entities = SimpleNamespace(authorization_changes=0, authorization_rules=lambda _: own)
+    authenticator = Authenticator(PolicyFile(path), lambda: NOW_S, entities=entities)
+
+    def share(name: str, key: str) -> str:
+        token = shared_access.sign("sb://any/orders", name, key, NOW_S + 60)
+        return authenticator.authenticate(token).policy
+
+    assert share("app", KEY) == "app"
+    assert share("app", "app-key") == share("other", "other-key") == "entity orders"

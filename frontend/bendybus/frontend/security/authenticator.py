@@ -105,7 +105,10 @@ class Caller(Protocol):
 
     @property
     def policy(self) -> str:
-        """The name of the policy whose key signed it, "" where none is required."""
+        """Whose share of the bus its calls take: the name of the policy whose key signed it.
+
+        Of the policies that an entity has itself, one for all of them. "" where none is required.
+        """
 
     @property
     def good_until_s(self) -> float | None:
@@ -144,7 +147,7 @@ class _Holder:
         self._grant = grant
         self._checked: set[tuple[str, Operation]] = set()
         self.token = token
-        self.policy = grant.policy.name
+        self.policy = authenticator.share_of(grant.policy)
         self.good_until_s: float | None = grant.expires_at_s + CLOCK_SKEW_S
 
     def check_anywhere(self, operation: Operation) -> None:
@@ -243,6 +246,16 @@ class Authenticator:
         if self._entities is None:
             return []
         return self._entities.authorization_rules(token.resource)
+
+    def share_of(self, policy: Policy) -> str:
+        """Return whose share the calls of a policy take.
+
+        Who manages one entity names its policies: they take nothing from a policy of the namespace
+        that has the same name, and more of them have no more.
+        """
+        assert self._file is not None
+        declared = policy in self._file.policies.get(policy.name, ())
+        return policy.name if declared else f"entity {policy.entity}"
 
     def _changed(self) -> bool:
         """Whether there are other policies now than at the last look."""
