@@ -218,6 +218,18 @@ def test_larger_messages_are_of_one_partition(
 
 
 @pytest.mark.requirement("R325")
+def test_a_client_cannot_ask_for_an_entity_without_partitioning() -> None:
+    # The SDK for .NET always says one or the other.
+    with pytest.raises(InvalidArgument, match="Set it to true, or leave it out"):
+        descriptions.check_choice(
+            {"enable_partitioning": False}, tier=Tier.PREMIUM, partition_count=4
+        )
+
+    for changes in ({}, {"enable_partitioning": True}):
+        descriptions.check_choice(changes, tier=Tier.PREMIUM, partition_count=4)
+
+
+@pytest.mark.requirement("R325")
 def test_messages_of_basic_expire_after_14_days_but_where_they_did_not() -> None:
     def settled(wanted: Description, current: Description | None) -> int | None:
         kept = descriptions.settled(wanted, tier=Tier.BASIC, partition_count=16, current=current)

@@ -88,7 +88,7 @@ def check_choice(changes: Mapping[str, Any], *, tier: Tier, partition_count: int
         raise InvalidArgument(
             "enablePartitioning",
             f"must not be false: this Premium namespace has {partition_count} partitions, and all "
-            "of its entities are partitioned. Leave it out.",
+            "of its entities are partitioned. Set it to true, or leave it out.",
         )
 
 
