@@ -103,6 +103,7 @@ def bus(folder: Path, tier: Tier) -> Iterator[tuple[SecuredBus, str]]:
         front_end_options=(
             f"--amqps-listen={address}:{AMQPS_PORT}",
             f"--http-listen={address}:{HTTPS_PORT}",
+            "--namespace-created-at=2026-01-02T03:04:05Z",
         ),
     )
     try:

@@ -18,7 +18,7 @@ from bendybus.client.entities.models import (
     SubscriptionProperties,
     TopicProperties,
 )
-from bendybus.client.entities.runtime import AVAILABILITY, moment
+from bendybus.client.entities.runtime import AVAILABILITY
 from bendybus.client.exceptions import HttpResponseError, from_management_error
 from bendybus.domain import durations, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
@@ -110,15 +110,12 @@ def _to_authorization_rule(given: AuthorizationRule) -> management_pb2.Authoriza
 
 def _authorization_rules(entity: management_pb2.Queue | management_pb2.Topic) -> list[Any]:
     """Return the models of the policies that an entity has itself."""
-    runtime = entity.runtime
     return [
         AuthorizationRule(
             type="SharedAccessAuthorizationRule",
             claim_type="SharedAccessKey",
             claim_value="None",
             rights=[AccessRights(each) for each in rule.rights],
-            created_at_utc=moment(runtime.created_at_ms),
-            modified_at_utc=moment(runtime.updated_at_ms),
             key_name=rule.name,
             primary_key=rule.primary_key,
             secondary_key=rule.secondary_key,

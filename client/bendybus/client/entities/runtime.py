@@ -27,17 +27,17 @@ class _RuntimeProperties:
     @property
     def created_at_utc(self) -> datetime | None:
         """When the entity was created."""
-        return moment(self._runtime.created_at_ms)
+        return _moment(self._runtime.created_at_ms)
 
     @property
     def updated_at_utc(self) -> datetime | None:
         """When the entity was last changed."""
-        return moment(self._runtime.updated_at_ms)
+        return _moment(self._runtime.updated_at_ms)
 
     @property
     def accessed_at_utc(self) -> datetime | None:
         """When the entity was last used; None for never."""
-        return moment(self._runtime.accessed_at_ms)
+        return _moment(self._runtime.accessed_at_ms)
 
 
 class _MessageCounts(_RuntimeProperties):
@@ -190,8 +190,7 @@ def subscription_runtime(
     return made
 
 
-def moment(milliseconds: int) -> datetime | None:
-    """Return a time of the contract, milliseconds since 1970; None for 0, which is never."""
+def _moment(milliseconds: int) -> datetime | None:
     return datetime.fromtimestamp(milliseconds / 1_000, UTC) if milliseconds else None
 
 
