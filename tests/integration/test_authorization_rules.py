@@ -72,6 +72,7 @@ def test_rules_come_back_as_they_were_given_and_keys_that_lack_are_made(bus: Web
     with bus.azure() as azure:
         made = azure.create_queue(
             "shown",
+            enable_express=True,
             authorization_rules=[
                 rule("all", ("Manage", "Send", "Listen"), KEY, OTHER_KEY),
                 rule("reader", ("Listen",)),
@@ -80,6 +81,7 @@ def test_rules_come_back_as_they_were_given_and_keys_that_lack_are_made(bus: Web
         found = azure.get_queue("shown")
 
     for queue in (made, found):
+        assert queue.enable_express is True
         assert queue.authorization_rules is not None
         everything, reader = queue.authorization_rules
         assert (everything.key_name, everything.primary_key) == ("all", KEY)
@@ -280,10 +282,12 @@ def test_the_clients_of_bendybus_set_rules_and_see_them(bus: WebBus) -> None:
     with bus.secured.administration() as administration:
         made = administration.create_queue(
             "native",
+            enable_express=True,
             authorization_rules=[
                 native.AuthorizationRule(rights=["Send"], key_name="app", primary_key=KEY)
             ],
         )
+        assert made.enable_express is True
         assert made.authorization_rules is not None
         [shown] = made.authorization_rules
         assert (shown.key_name, shown.primary_key, shown.rights) == ("app", KEY, ["Send"])
