@@ -59,6 +59,10 @@ def interrupted(entity: MemoryEntity, tasks: list[list[str]], frames: int) -> li
     for number, bodies in enumerate(tasks):
         with contextlib.suppress(PartitionUnavailableError):
             write(entity, rows(*bodies), task=number, run="one")
+    # A frame that was on its way when its task failed may still be stored.
+    for thread in threading.enumerate():
+        if thread.name.startswith("bendybus-write"):
+            thread.join(WAIT_S)
     entity.breaks_after = None
     return sorted(entity.bodies())
 
