@@ -29,6 +29,7 @@ def test_names_keys_and_numbers_have_the_bounds_of_the_service() -> None:
     name, key = "n" * 256, "k" * 256
     authorization_rules.check([rule(name, ["Send"], key, key)])
     authorization_rules.check([rule(f"n{number}", ALL) for number in range(12)])
+    authorization_rules.check([rule("a.b_c-D", ["Send"], shared_access.new_key(), "-_+/=")])
 
     for wrong in (
         [rule(f"{name}n", ["Send"])],
@@ -38,6 +39,12 @@ def test_names_keys_and_numbers_have_the_bounds_of_the_service() -> None:
         [rule("n", ["Send"]), rule("N", ["Send"])],
         [rule("n", [])],
         [rule("n", ["Manage", "Send"])],
+        # What a document or a connection string would change.
+        *(
+            [rule(name, ["Send"])]
+            for name in (" n", "n\r", "a b", "a;b", "a/b", "\u2028", "\0", "é")
+        ),
+        *([rule("n", ["Send"], key)] for key in (" k", "k\n", "a b", "a;b", "a&b", "\0", "é")),
     ):
         with pytest.raises(InvalidArgument, match=r"^authorizationRules: "):
             authorization_rules.check(wrong)

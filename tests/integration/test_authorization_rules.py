@@ -197,6 +197,60 @@ def test_a_rotated_or_removed_key_ends_what_it_opened(bus: WebBus) -> None:
         azure.delete_queue("rotated")
 
 
+def test_rights_that_are_taken_from_a_rule_are_gone_from_what_is_open(bus: WebBus) -> None:
+    with bus.azure() as azure:
+        azure.create_queue(
+            "narrowed", authorization_rules=[rule("app", ("Send", "Listen"), KEY, KEY)]
+        )
+        with native_client(bus, "narrowed", KEY) as client:
+            sender = client.get_queue_sender("narrowed")
+            sender.send_messages(ServiceBusMessage("before"))
+            azure.update_queue(
+                azure.get_queue("narrowed"), authorization_rules=[rule("app", ("Listen",))]
+            )
+
+            def refused() -> bool:
+                try:
+                    sender.send_messages(ServiceBusMessage("after"))
+                except ServiceBusAuthorizationError:
+                    return True
+                return False
+
+            eventually(refused)
+
+
+def test_a_rule_with_the_name_of_a_declared_policy_is_another_one(bus: WebBus) -> None:
+    with bus.azure() as azure:
+        azure.create_queue("orders", authorization_rules=[rule("orders-only", ("Listen",), KEY)])
+        queue = azure.get_queue("orders")
+        assert queue.authorization_rules is not None
+        assert [each.primary_key for each in queue.authorization_rules] == [None, KEY]
+        queue.max_delivery_count = 3
+        azure.update_queue(queue)
+
+        again = azure.get_queue("orders")
+
+    assert again.max_delivery_count == 3
+    assert [each.primary_key for each in again.authorization_rules or ()] == [None, KEY]
+
+
+def test_lists_of_the_clients_of_bendybus_leave_the_keys_out(bus: WebBus) -> None:
+    with bus.secured.administration() as administration:
+        administration.create_queue(
+            "listed",
+            authorization_rules=[native.AuthorizationRule(rights=["Send"], key_name="app")],
+        )
+        [listed] = [each for each in administration.list_queues() if each.name == "listed"]
+        assert listed.authorization_rules is None
+        listed.max_delivery_count = 3
+        administration.update_queue(listed)
+
+        found = administration.get_queue("listed")
+
+    assert found.max_delivery_count == 3
+    assert [each.key_name for each in found.authorization_rules or ()] == ["app"]
+
+
 def test_an_update_without_the_list_and_without_keys_changes_neither(bus: WebBus) -> None:
     with bus.azure() as azure:
         azure.create_queue("kept", authorization_rules=[rule("app", ("Send",), KEY, OTHER_KEY)])
@@ -244,6 +298,8 @@ def _sends(bus: WebBus, queue: str) -> bool:
         ([rule(name="a" * 257)], "1 to 256 characters"),
         ([rule(), rule("APP")], "'APP' is there twice"),
         ([rule("app", ("Send",), "k" * 257)], "is longer than 256 characters"),
+        ([rule("my app")], "a key name must have letters, digits and"),
+        ([rule("app", ("Send",), f"{'k' * 20};")], "a key of 'app' must have letters, digits"),
         ([rule(f"n{number}") for number in range(13)], "must be 0 to 12"),
     ],
 )

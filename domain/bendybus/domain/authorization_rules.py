@@ -5,6 +5,7 @@ as for the policies of the namespace; in a description their `entity` is "", sin
 is described.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -15,6 +16,11 @@ from bendybus.domain.shared_access import Policy, Right
 
 FIELD: Final = "authorizationRules"
 KEYS: Final = 2  # the primary and the secondary one
+# What every document and connection string carries unchanged; keys of Service Bus are base64.
+_SIGNS: Final = ". _ - ~ ! $ * ( ) : @ ="
+_CHARS: Final = r"A-Za-z0-9._~!$*():@=-"
+_NAME: Final = re.compile(rf"[{_CHARS}]+")
+_KEY: Final = re.compile(rf"[+/{_CHARS}]+")
 
 
 def check(rules: Sequence[Policy]) -> None:
@@ -34,6 +40,11 @@ def check(rules: Sequence[Policy]) -> None:
                 f"a key name must have 1 to {limits.AUTHORIZATION_NAME_CHARS_MAX} characters "
                 f"(got {len(rule.name)}).",
             )
+        if not _NAME.fullmatch(rule.name):
+            raise InvalidArgument(
+                FIELD,
+                f"a key name must have letters, digits and {_SIGNS} only (got {rule.name!a:.100}).",
+            )
         if rule.name.lower() in seen:
             raise InvalidArgument(FIELD, f"{rule.name!r} is there twice. Leave one out.")
         seen.add(rule.name.lower())
@@ -42,6 +53,10 @@ def check(rules: Sequence[Policy]) -> None:
         if Right.MANAGE in rule.rights and rule.rights != frozenset(Right):
             raise InvalidArgument(
                 FIELD, f"{rule.name!r}: Manage must come with Send and Listen. Name all three."
+            )
+        if not all(map(_KEY.fullmatch, filter(None, rule.keys))):
+            raise InvalidArgument(
+                FIELD, f"a key of {rule.name!r} must have letters, digits, + / and {_SIGNS} only."
             )
         if any(len(key) > limits.AUTHORIZATION_KEY_CHARS_MAX for key in rule.keys):
             raise InvalidArgument(

@@ -254,6 +254,12 @@ def topic_to_proto(value: Entity, subscription_count: int) -> management_pb2.Top
     )
 
 
+def listed(seen: Any) -> Any:
+    """Return a queue or topic as it is in lists: without its keys, which may be many."""
+    seen.description.ClearField("authorization_rules")
+    return seen
+
+
 def listed_subscription(value: Entity) -> management_pb2.Subscription:
     """Return a subscription as it is in lists: without its rules, which may be many."""
     described = value.description

@@ -168,10 +168,10 @@ def _settings(entity: Any) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     for setting in entity_settings.BY_KIND[described.kind]:
         value = getattr(described, setting.name)
+        if setting.is_list and not entity.description.HasField(setting.name):
+            # Not in lists.
+            continue
         if setting.type is SettingType.RULES:
-            if not entity.description.HasField(setting.name):
-                # Not in lists.
-                continue
             value = [rule_as_json(each) for each in value]
         if setting.type is SettingType.AUTHORIZATION_RULES:
             # Without the keys: what a terminal shows is kept in logs.

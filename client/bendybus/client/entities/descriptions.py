@@ -108,8 +108,12 @@ def _to_authorization_rule(given: AuthorizationRule) -> management_pb2.Authoriza
         ) from None
 
 
-def _authorization_rules(entity: management_pb2.Queue | management_pb2.Topic) -> list[Any]:
-    """Return the models of the policies that an entity has itself."""
+def _authorization_rules(
+    entity: management_pb2.Queue | management_pb2.Topic,
+) -> list[AuthorizationRule] | None:
+    """Return the models of the policies that an entity has itself; None: lists do not say."""
+    if not entity.description.HasField("authorization_rules"):
+        return None
     return [
         AuthorizationRule(
             type="SharedAccessAuthorizationRule",

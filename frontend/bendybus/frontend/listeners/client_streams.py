@@ -100,7 +100,6 @@ class ClientStreams:
         self.drain = Drain()
         self._max_age_s = max_age_s
         self._clock = clock
-        self._tokens: dict[End, str] = {}
         self._open: dict[End, OpenStream] = {}
         self._places = Places(STREAMS_MAX)
         self._connections: Counter[str] = Counter()
@@ -148,7 +147,6 @@ class ClientStreams:
             age_s = self._max_age_s * random.uniform(*AGE_FACTORS)
             timers.append(loop.call_later(age_s, end))
         if caller.good_until_s is not None:
-            self._tokens[end] = caller.token
             timers.append(loop.call_later(max(0.0, caller.good_until_s - self._clock()), end))
         self._open[end] = opened
         try:
@@ -156,7 +154,6 @@ class ClientStreams:
                 yield
         finally:
             del self._open[end]
-            self._tokens.pop(end, None)
             for timer in timers:
                 timer.cancel()
 
@@ -165,9 +162,12 @@ class ClientStreams:
         return STREAM_BYTES * self._places.taken + CONNECTION_BYTES * len(self._connections)
 
     def recheck(self) -> None:
-        """End the streams whose tokens the policies no longer accept."""
-        for end, token in list(self._tokens.items()):
-            if not self.authenticator.still_good(token):
+        """End the streams whose tokens the policies no longer accept, or allow something else.
+
+        Their clients open them again, with what is allowed now.
+        """
+        for end, opened in list(self._open.items()):
+            if not self.authenticator.allows_the_same(opened.caller):
                 end()
 
     def silent(self, silent_s: float, now_s: float) -> Counter[str]:

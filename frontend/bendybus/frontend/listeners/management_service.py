@@ -129,8 +129,9 @@ class EntityCalls:
             kind=kind,
             topic=topic,
         )
-        in_list = kind is EntityKind.SUBSCRIPTION
-        to_proto = entities.listed_subscription if in_list else self._proto
+        to_proto: Callable[[Entity], Seen] = entities.listed_subscription
+        if kind is not EntityKind.SUBSCRIPTION:
+            to_proto = self._listed
         shown = await self._shown(page, to_proto, request)
         return answer(**{f"{kind}s": shown}, next_page_token=page[-1].key if more else "")
 
@@ -146,6 +147,10 @@ class EntityCalls:
         if entity.kind is EntityKind.SUBSCRIPTION:
             return entities.subscription_to_proto(entity)
         return entities.topic_to_proto(entity, self._directory.subscription_count(entity.key))
+
+    def _listed(self, entity: Entity) -> Seen:
+        seen: Seen = entities.listed(self._proto(entity))
+        return seen
 
     async def _shown(
         self,

@@ -11,7 +11,7 @@ operation; `Caller.check` is the one guard.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -114,6 +114,10 @@ class Caller(Protocol):
     def good_until_s(self) -> float | None:
         """When the token expires, in seconds since 1970; None: never."""
 
+    @property
+    def allowed(self) -> Hashable:
+        """What the token allows: another value when its policy grants something else."""
+
     def check_anywhere(self, operation: Operation) -> None:
         """Raise Unauthorized unless the caller may do that to some entity."""
 
@@ -127,7 +131,7 @@ class Caller(Protocol):
 
 
 class _Anyone:
-    token = policy = ""
+    token = policy = allowed = ""
     good_until_s = None
 
     def check_anywhere(self, operation: Operation) -> None:
@@ -148,6 +152,7 @@ class _Holder:
         self._checked: set[tuple[str, Operation]] = set()
         self.token = token
         self.policy = authenticator.share_of(grant.policy)
+        self.allowed: Hashable = (grant.policy.rights, grant.policy.entity, grant.resource)
         self.good_until_s: float | None = grant.expires_at_s + CLOCK_SKEW_S
 
     def check_anywhere(self, operation: Operation) -> None:
@@ -241,6 +246,13 @@ class Authenticator:
         except BusError:
             return False
         return True
+
+    def allows_the_same(self, caller: Caller) -> bool:
+        """Whether the token of a caller is still good, and allows what it did."""
+        try:
+            return self.authenticate(caller.token).allowed == caller.allowed
+        except BusError:
+            return False
 
     def _on_entities(self, token: Token) -> list[Policy]:
         if self._entities is None:

@@ -42,7 +42,7 @@ from bendybus.frontend.upstreams.unary_calls import Commit
 
 # Bytes reserved for a response: for an entry, and for a page of entries.
 ENTRY_BYTES: Final = 64 * limits.KB
-FEED_BYTES: Final = limits.MB
+FEED_BYTES: Final = 2 * limits.MB
 # Entries of a page that are written in one turn of the event loop, which takes a few ms.
 ENTRIES_A_TURN: Final = 10
 # How long a request waits for memory to be free.

@@ -367,24 +367,28 @@ def _policy_read(given: Element) -> Policy:
 def own_rules(wanted: Wanted, policies: Sequence[Policy], *, update: bool) -> list[Policy] | None:
     """Return the authorization rules that an entity is to have itself; None: those that it has.
 
-    `policies` of the namespace that are on the entity are shown among them. Raises InvalidOperation
-    if a description has one of these with other rights or with keys, or, at an update, lacks one.
+    `policies` of the namespace that are on the entity are shown among them, without keys. Raises
+    InvalidOperation if a description has one of these with other rights, or lacks one at an update.
     At creation an empty list is the same as none: the SDK for Go writes it for every new entity.
     """
     if wanted.policies is None or not (update or wanted.policies):
         return None
-    rights = {each.name: each.rights for each in policies}
-    shown = {each.name: each.rights for each in wanted.policies if each.name in rights}
-    with_keys = any(any(each.keys) for each in wanted.policies if each.name in rights)
-    if with_keys or (shown != rights if update else not shown.items() <= rights.items()):
-        names = ", ".join(sorted(rights))
+    declared = {each.name: each.rights for each in policies}
+    # What has keys is the entity's own, also if it has the name of a declared one.
+    shown = {
+        each.name: each.rights
+        for each in wanted.policies
+        if each.name in declared and not any(each.keys)
+    }
+    if shown != declared if update else not shown.items() <= declared.items():
+        names = ", ".join(sorted(declared))
         raise InvalidOperation(
             f"{_RULES}: {names}: clients cannot change what the manifest of the BusNamespace, or "
             "the file of --access-policies, declares. Leave it as it is shown, without keys, or "
             "change it there.",
             metadata={"field": _RULES},
         )
-    return [each for each in wanted.policies if each.name not in rights]
+    return [each for each in wanted.policies if any(each.keys) or each.name not in declared]
 
 
 def title_of(entity: Entity) -> str:
