@@ -1,5 +1,6 @@
 """Messages that are named by numbers which no partition of their entity can have given."""
 
+import asyncio
 import contextlib
 from types import SimpleNamespace
 from typing import Any
@@ -146,3 +147,13 @@ async def test_names_of_what_nobody_repeats_are_forgotten() -> None:
     assert tried(0) != first
     now[0] += by_number.UNFINISHED_MS + 1
     assert tried(by_number.UNFINISHED_MAX) != last
+
+
+@pytest.mark.requirement("R571")
+def test_the_name_of_what_was_cancelled_with_its_caller_is_kept() -> None:
+    unfinished = by_number.Unfinished()
+    with contextlib.suppress(asyncio.CancelledError), unfinished.named(b"list") as first:
+        raise asyncio.CancelledError
+
+    with unfinished.named(b"list") as again:
+        assert again.operation_id == first.operation_id

@@ -1,5 +1,6 @@
 """Operations on messages that are named by sequence number: each in the partition of its number."""
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -65,14 +66,17 @@ class Unfinished:
 
     @contextlib.contextmanager
     def named(self, what: bytes) -> Iterator[Repeatable]:
-        """Yield the name of an operation; keep it if the block raises what may be repeated."""
+        """Yield the name of an operation; keep it if the block raises what may be repeated.
+
+        Or if it is cancelled: a caller that went away repeats it from elsewhere.
+        """
         now_ms = self._now_ms()
         name, began_ms = self._names.pop(what, (b"", 0))
         if not name or now_ms - began_ms > UNFINISHED_MS:
             name, began_ms = os.urandom(_NAME_BYTES), now_ms
         try:
             yield Repeatable(name, now_ms - began_ms)
-        except (errors.RetryableError, errors.OutcomeUnknown):
+        except (errors.RetryableError, errors.OutcomeUnknown, asyncio.CancelledError):
             while len(self._names) >= UNFINISHED_MAX:
                 del self._names[next(iter(self._names))]
             self._names[what] = name, began_ms
