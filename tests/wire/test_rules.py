@@ -9,9 +9,11 @@ from bendybus.domain import errors, limits
 from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import CorrelationFilter, Rule
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
+from bendybus.domain.filters.values import Timestamp
 from bendybus.internal.v1 import entity_pb2
 from bendybus.v1 import management_pb2 as pb
-from bendybus.wire import entities
+from bendybus.v1 import message_pb2
+from bendybus.wire import entities, message_properties
 from tests.domain.filters.rule_strategies import RULES
 
 
@@ -50,3 +52,23 @@ def test_more_rules_than_a_subscription_can_have_are_refused_unread() -> None:
 
     with pytest.raises(errors.InvalidArgument, match="rules"):
         entities.rules_from_proto(too_many)
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("1970-01-01T00:00:00.0050001Z", True),
+        ("1970-01-01T01:00:00.005+01:00", True),
+        ("1970-01-01T00:00:00.006Z", False),
+        ("2020-13-01T00:00:00Z", False),
+        ("1970-01-01T00:00:00.005</Value>", False),
+        ("9999", False),
+    ],
+)
+def test_a_moment_is_not_shown_as_another_one_than_it_is(written: str, kept: bool) -> None:
+    found = message_properties.from_rule_value(
+        message_pb2.Value(timestamp_ms_value=5, written=written)
+    )
+
+    assert isinstance(found, Timestamp)
+    assert (found.ms, found.written) == (5, written if kept else "")

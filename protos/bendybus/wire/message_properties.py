@@ -140,7 +140,8 @@ def from_value(value: Value) -> FilterValue:
 def from_rule_value(value: Value) -> FilterValue:
     """Return a value of a rule, which keeps the width of a number and how a moment was written."""
     found = from_value(value)
-    if type(found) is Timestamp and len(value.written) <= values.MOMENT_CHARS_MAX:
+    # Written as another moment, or as none, it would mislead who reads the rule, or stop them.
+    if type(found) is Timestamp and values.is_written(value.written, found.ms):
         return Timestamp(found.ms, value.written)
     return values.Int(value.int_value) if value.WhichOneof("kind") == "int_value" else found
 

@@ -5,7 +5,9 @@ Kinds do: the text "1" is never the number 1, and true is never 1.
 """
 
 import dataclasses
+import re
 from collections.abc import Hashable, Mapping
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, TypeGuard, final
@@ -100,6 +102,10 @@ KINDS: Final[Mapping[type, Kind]] = MappingProxyType(
 )
 # Of a moment as it is written; with ten digits of a second and a time zone it has 36.
 MOMENT_CHARS_MAX: Final = 40
+_MOMENT: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"
+    r"(?:Z|[+-][0-9]{2}:[0-9]{2})?"
+)
 _ORDERED: Final = frozenset({Kind.NUMBER, Kind.TEXT, Kind.TIMESTAMP, Kind.DURATION})
 _BOUNDED: Final = frozenset({Kind.TEXT, Kind.BINARY})
 
@@ -180,3 +186,25 @@ def check_constants(
                 f"(got {len(name)}).",
             )
         check_constant(f"{field}[{name!r}]", value)
+
+
+def moment_ms(written: str) -> int:
+    """Return the milliseconds since 1970 of a dateTime of XML, UTC where it names no zone.
+
+    Rounded down: the last moment of .NET's calendar is in the last millisecond of ours. Raises
+    ValueError.
+    """
+    if not _MOMENT.fullmatch(written):
+        raise ValueError
+    found = datetime.fromisoformat(written)
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return (found - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def is_written(written: str, ms: int) -> bool:
+    """Whether a text is that of a moment, and of this one."""
+    try:
+        return len(written) <= MOMENT_CHARS_MAX and moment_ms(written) == ms
+    except ValueError:
+        return False

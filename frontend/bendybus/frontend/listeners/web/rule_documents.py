@@ -13,7 +13,6 @@ import binascii
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 from xml.etree.ElementTree import Element
@@ -30,7 +29,14 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.values import MOMENT_CHARS_MAX, Duration, Int, Timestamp, Value
+from bendybus.domain.filters.values import (
+    MOMENT_CHARS_MAX,
+    Duration,
+    Int,
+    Timestamp,
+    Value,
+    moment_ms,
+)
 from bendybus.frontend.listeners.web import atom
 from bendybus.frontend.listeners.web.atom import element, text
 
@@ -268,12 +274,8 @@ def _int(content: str) -> int:
 
 
 def _moment(content: str) -> Timestamp:
-    written = _formed(_MOMENT, content)
-    found = datetime.fromisoformat(written)
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    # Rounded down: the last moment of .NET's calendar is in the last millisecond of ours.
-    ms = (found - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    written = content.strip(_WHITE_SPACE)
+    ms = moment_ms(written)
     if not atom.TIME_MS_MIN <= ms <= bounds.TIME_MS_MAX:
         raise OverflowError
     says_more = len(written) <= MOMENT_CHARS_MAX and written != atom.written_moment(ms)
@@ -305,10 +307,6 @@ _PLAIN_NUMBER: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DECIMAL: Final = re.compile(_PLAIN_NUMBER)
 _DOUBLE: Final = re.compile(rf"{_PLAIN_NUMBER}(?:[eE][+-]?[0-9]+)?|[+-]?INF|NaN")
-_MOMENT: Final = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"
-    r"(?:Z|[+-][0-9]{2}:[0-9]{2})?"
-)
 # Not of XML Schema, but of .NET's serialiser, which also reads it in braces.
 _GUID_PLAIN: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _GUID: Final = re.compile(rf"{_GUID_PLAIN}|\{{{_GUID_PLAIN}\}}")
