@@ -133,6 +133,21 @@ async def test_settings_that_a_partition_would_lose_are_refused_until_it_is_upgr
             assert entry.description.authorization_rules == (rule,)
 
 
+@pytest.mark.requirement("R578")
+async def test_settings_wait_for_a_partition_that_did_not_say_its_version() -> None:
+    rules = (authorization_rules.rule("app", ["Send"]),)
+    async with Bus(1) as bus:
+        bus.partitions[2].settings_version = entity_settings.VERSION_UNSAID
+        bus.front_ends[0].directory.forget(2)
+
+        with pytest.raises(errors.PartitionUnavailable, match=r"\[2\] have not said yet"):
+            await bus.front_ends[0].manager.change(
+                Commit(EntityAction.CREATE, "q", {"authorization_rules": rules})
+            )
+
+        assert bus.partitions[0].entry("q") is None
+
+
 @pytest.mark.requirement("R87")
 async def test_a_partition_of_an_earlier_version_still_gets_what_it_knows() -> None:
     async with Bus(1) as bus:

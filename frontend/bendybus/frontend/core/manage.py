@@ -240,6 +240,18 @@ class EntityManager:
                 "upgrade of the bus first.",
                 metadata={"partitions": ",".join(map(str, behind))},
             )
+        unknown = [
+            partition
+            for partition, upstream in self._upstreams.items()
+            if partition not in heard and upstream.settings_version < version
+        ]
+        if unknown and version > entity_settings.VERSION_UNSAID:
+            # One of 0.10 would take the entry without what it does not know, at this generation.
+            raise errors.PartitionUnavailable(
+                f"partitions {unknown} have not said yet whether they keep {what}. Repeat the call "
+                "when they are back.",
+                metadata={"partitions": ",".join(map(str, unknown))},
+            )
 
     async def _commit(self, wanted: Commit) -> Entity:
         registrar = self._upstreams[REGISTRAR]
