@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import authorization_rules, entity_settings, errors
 from bendybus.domain.entity import Origin
 from bendybus.domain.entity_settings import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
@@ -112,6 +112,23 @@ def test_a_manifest_that_updates_a_queue_of_a_client_owns_it(driver: Driver) -> 
     with pytest.raises(errors.ManagedByManifest):
         commit(driver, EntityAction.UPDATE, changes={"max_delivery_count": 2})
     assert commit(driver, EntityAction.UPDATE, origin=Origin.MANIFEST) == taken
+
+
+@pytest.mark.requirement("R578")
+def test_clients_revoke_keys_of_what_comes_from_a_manifest_and_change_nothing_else(
+    driver: Driver,
+) -> None:
+    rules = (authorization_rules.rule("app", ["Send"], "a", "b"),)
+    made = commit(driver, EntityAction.CREATE, changes={"authorization_rules": rules})
+    commit(driver, EntityAction.UPDATE, origin=Origin.MANIFEST)
+    everything = entity_settings.values_of(made.description)
+
+    for changes in ({}, everything, {**everything, "authorization_rules": (), "status": "x"}):
+        with pytest.raises(errors.ManagedByManifest):
+            commit(driver, EntityAction.UPDATE, changes=changes)
+    revoked = commit(driver, EntityAction.UPDATE, changes={**everything, "authorization_rules": ()})
+
+    assert (revoked.description.authorization_rules, revoked.origin) == ((), Origin.MANIFEST)
 
 
 def test_a_change_based_on_an_older_generation_is_refused(driver: Driver) -> None:

@@ -175,7 +175,7 @@ class Catalogue:
             catalogue_checks.check_destinations(self, made, None)
             return self._with_family(made)
         assert current is not None, "the table lets nothing else happen to what is absent"
-        catalogue_checks.check_may_change(command, current)
+        catalogue_checks.check_may_change(command, current, self._fingerprint)
         changes: dict[str, Any] = {}
         if command.action in (EntityAction.UPDATE, EntityAction.ADOPT):
             changes["description"] = self._changed(command, current, now)

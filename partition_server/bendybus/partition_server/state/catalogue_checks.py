@@ -74,8 +74,11 @@ def check_not_auto_deleted(tombstone: Entity, manifest_uid: str) -> None:
         )
 
 
-def check_may_change(command: CommitEntity, current: Entity) -> None:
-    """Raise unless the caller may do this to an entity that is in the state for it."""
+def check_may_change(command: CommitEntity, current: Entity, namespace: Fingerprint) -> None:
+    """Raise unless the caller may do this to an entity that is in the state for it.
+
+    Clients change what manifests cannot have of every entity: a key must be revoked by somebody.
+    """
     purge = current.orphaned and command.action is EntityAction.DELETE
     _check_identity(command, current, any_manifest=purge)
     if command.action is EntityAction.DELETE_IDLE or purge:
@@ -93,12 +96,31 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
             )
     elif command.rule_change is not None:
         catalogue_rules.check_may_change(command, current)
-    elif current.origin is Origin.MANIFEST and command.origin is not Origin.MANIFEST:
+    elif (
+        current.origin is Origin.MANIFEST
+        and command.origin is not Origin.MANIFEST
+        and not _is_undeclared(command, current, namespace)
+    ):
         raise errors.ManagedByManifest(
             f"{current.title} comes from a manifest or Config.json and is changed only there: edit "
             "the manifest and apply it, or Config.json and start the bus again.",
             metadata={"entity": current.name},
         )
+
+
+def _is_undeclared(command: CommitEntity, current: Entity, namespace: Fingerprint) -> bool:
+    """Whether an update changes something, and nothing that a manifest has."""
+    if command.action is not EntityAction.UPDATE:
+        return False
+    before = current.description
+    merged = descriptions.merged(before, command.changes)
+    wanted = descriptions.with_own_size(merged, namespace.tier)
+    other = [
+        each
+        for each in entity_settings.BY_KIND[current.kind]
+        if getattr(wanted, each.name) != getattr(before, each.name)
+    ]
+    return bool(other) and not any(each.is_declared for each in other)
 
 
 def taken_over(command: CommitEntity, current: Entity) -> dict[str, Any]:
