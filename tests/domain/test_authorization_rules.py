@@ -39,7 +39,7 @@ def test_names_keys_and_numbers_have_the_bounds_of_the_service() -> None:
         [rule("n", ["Send"]), rule("N", ["Send"])],
         [rule("n", [])],
         [rule("n", ["Manage", "Send"])],
-        # What a document or a connection string would change.
+        # A document or a connection string would change these.
         *(
             [rule(name, ["Send"])]
             for name in (" n", "n\r", "a b", "a;b", "a/b", "\u2028", "\0", "é")
@@ -93,7 +93,7 @@ def test_only_an_entity_with_rules_needs_programs_that_keep_them() -> None:
 
 
 def directory_of(**rules: Policy) -> Directory:
-    """Return what is known of queues, each with a rule; `__` in a name is a slash."""
+    """Return a directory of queues, each with a rule; `__` in a name is a slash."""
     made = Directory()
     take(made, {name.replace("__", "/"): QueueDescription(authorization_rules=(each,))
                 for name, each in rules.items()})  # fmt: skip
@@ -115,7 +115,7 @@ def token(path: str, key: str, name: str = "app") -> str:
 
 
 def opened(directory: Directory, text: str) -> shared_access.Grant:
-    """Return what a token allows where there are no policies of the namespace."""
+    """Return the grant of a token where there are no policies of the namespace."""
     return shared_access.authenticate(
         {}, text, NOW_S, (), lambda each: directory.authorization_rules(each.resource)
     )

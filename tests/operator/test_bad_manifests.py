@@ -1,4 +1,4 @@
-"""What the end-to-end tests see refused on a cluster is refused by the models, too."""
+"""The models refuse every manifest that the end-to-end tests see refused on a cluster."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What clients set of what a manifest leaves out stays."""
+"""Settings that a manifest leaves out stay as clients set them."""
 
 from dataclasses import replace
 

@@ -1,8 +1,8 @@
 """Authorization rules: the policies on one queue or topic that its managers set, with their keys.
 
-As administration clients of Service Bus create them. What they allow is decided by `shared_access`,
-as for the policies of the namespace; in a description their `entity` is "", since they are on what
-is described.
+Administration clients of Service Bus create them. `shared_access` decides which calls they allow,
+as for the policies of the namespace. In a description their `entity` is "": they are on the entity
+that it describes.
 """
 
 import re
@@ -16,7 +16,7 @@ from bendybus.domain.shared_access import Policy, Right
 
 FIELD: Final = "authorizationRules"
 KEYS: Final = 2  # the primary and the secondary one
-# What every document and connection string carries unchanged; keys of Service Bus are base64.
+# Every document and connection string carries these unchanged; keys of Service Bus are base64.
 _SIGNS: Final = ". _ - ~ ! $ * ( ) : @ ="
 _CHARS: Final = r"A-Za-z0-9._~!$*():@=-"
 _NAME: Final = re.compile(rf"[{_CHARS}]+")

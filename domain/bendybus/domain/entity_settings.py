@@ -420,7 +420,7 @@ TABLE: Final = (
         kinds=(_SUBSCRIPTION,),
     ),
 )
-# Of stored entries with all these settings; and the last one of programs that do not say theirs.
+# The version of stored entries with all these settings, and the last version that is not announced.
 VERSION: Final = max(each.since for each in TABLE)
 VERSION_UNSAID: Final = 3
 BY_NAME: Final[Mapping[str, Setting]] = MappingProxyType({each.name: each for each in TABLE})

@@ -100,7 +100,7 @@ KINDS: Final[Mapping[type, Kind]] = MappingProxyType(
         Composite: Kind.COMPOSITE,
     }
 )
-# Of a moment as it is written; with ten digits of a second and a time zone it has 36.
+# A written moment with ten digits of a second and a time zone has 36.
 MOMENT_CHARS_MAX: Final = 40
 _MOMENT: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"

@@ -99,7 +99,7 @@ async def cancel_scheduled(front_end: "FrontEnd", asked: Operation) -> None:
 
 
 def _what(entity: Entity, numbers: Iterable[int]) -> bytes:
-    """Return what is the same for a cancellation and its repeat only."""
+    """Return a key that a cancellation shares with its repeat only."""
     text = f"{entity.uid} {sorted(set(numbers))}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

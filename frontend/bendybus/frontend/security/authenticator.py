@@ -105,7 +105,7 @@ class Caller(Protocol):
 
     @property
     def policy(self) -> str:
-        """Whose share of the bus its calls take: the name of the policy whose key signed it.
+        """The share of the bus that its calls take: the name of the policy whose key signed it.
 
         Of the policies that an entity has itself, one for all of them. "" where none is required.
         """
@@ -116,7 +116,7 @@ class Caller(Protocol):
 
     @property
     def allowed(self) -> Hashable:
-        """What the token allows: another value when its policy grants something else."""
+        """The grant of the token: another value when its policy grants something else."""
 
     def check_anywhere(self, operation: Operation) -> None:
         """Raise Unauthorized unless the caller may do that to some entity."""
@@ -180,7 +180,7 @@ class _Holder:
 
 
 class EntityPolicies(Protocol):
-    """What is known of the policies that entities have themselves."""
+    """The policies that entities have themselves, as far as they are known."""
 
     @property
     def authorization_changes(self) -> int:

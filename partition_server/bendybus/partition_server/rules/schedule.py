@@ -27,7 +27,7 @@ def cancel(turn: Turn, command: CancelScheduled) -> Done:
     """Delete scheduled messages, all or none; a repeat gets the first outcome.
 
     Raises MessageNotFound for one that is not scheduled; OutcomeUnknown if it may have been so at a
-    first try that is not remembered. What is still scheduled then was not cancelled.
+    first try that is not remembered. A message that is still scheduled was not cancelled.
     """
     operations = turn.partition.operations
     name = outcomes.name_of(command)

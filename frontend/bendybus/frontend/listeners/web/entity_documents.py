@@ -374,7 +374,7 @@ def own_rules(wanted: Wanted, policies: Sequence[Policy], *, update: bool) -> li
     if wanted.policies is None or not (update or wanted.policies):
         return None
     declared = {each.name: each.rights for each in policies}
-    # What has keys is the entity's own, also if it has the name of a declared one.
+    # A rule with keys is the entity's own, even under the name of a declared one.
     shown = {
         each.name: each.rights
         for each in wanted.policies
