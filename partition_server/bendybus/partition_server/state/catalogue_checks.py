@@ -77,7 +77,7 @@ def check_not_auto_deleted(tombstone: Entity, manifest_uid: str) -> None:
 def check_may_change(command: CommitEntity, current: Entity, namespace: Fingerprint) -> None:
     """Raise unless the caller may do this to an entity that is in the state for it.
 
-    Clients change the settings that no manifest has: somebody must be able to revoke a key.
+    A client may still change authorization rules, since a manifest cannot: keys must be revocable.
     """
     purge = current.orphaned and command.action is EntityAction.DELETE
     _check_identity(command, current, any_manifest=purge)
