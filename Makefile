@@ -125,7 +125,7 @@ go-tests: install ## Run the live tests of the SDK for Go against two buses (4 m
 	@$(PY) -m tests.sdks.go_live $(ARGS)
 
 .PHONY: js-tests
-js-tests: $(VENV)/.programs-installed ## Run each operation of the SDK for JavaScript, whose package has no tests of its own (2 minutes, npm, network)
+js-tests: $(VENV)/.programs-installed ## Run each operation of the SDK for JavaScript, whose package has no tests of its own (3 minutes, npm, network)
 	@$(PY) -m pytest -q tests/sdks -k javascript $(ARGS)
 
 .PHONY: azure-tests
