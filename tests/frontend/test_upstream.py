@@ -31,7 +31,7 @@ class Partition:
     ReceiveDeferred = CancelScheduledMessages = DeleteMessages = GetCounts = Peek = Transact = None
     Forward = SetSessionState = GetSessionState = ListSessions = CountSessions = None
     GetRange = BrowseRange = FindNumber = Drain = SettleRange = SendFenced = GetFence = None
-    CommitEntity = ApplyEntity = FenceIdleEntity = None
+    ReserveNumbers = CommitEntity = ApplyEntity = FenceIdleEntity = None
 
     def __init__(self) -> None:
         self.echoes = 0

@@ -16,7 +16,6 @@ from bendybus.partition_server.state.commands import (
     Append,
     ApplyEntity,
     Ask,
-    CancelPart,
     CancelScheduled,
     CommitEntity,
     Counts,
@@ -29,8 +28,6 @@ from bendybus.partition_server.state.commands import (
     StreamEnded,
     TakeForwarded,
     Transact,
-    TransactAlone,
-    Transfer,
     Withdraw,
 )  # fmt: skip
 from bendybus.partition_server.state.lanes import ForwardOutcome, Outgoing
@@ -226,54 +223,6 @@ def delete_messages(driver: Driver) -> Plan:
     return _around(driver, DeleteMessages("t", driver.ref(), 9, 0, EVERY, operation_id=b"o" * 16))
 
 
-def transaction(driver: Driver) -> Plan:
-    make_queues(driver, requires_duplicate_detection=True, max_delivery_count=1)
-    keys = ["k"] * 5
-    driver.send(*[b"old"] * 5, partition_keys=keys)
-    tokens = [token for _, token in driver.receive(5)]
-    uid = driver.ref().uid
-    parts: list[Append | Settle | Transfer] = [
-        Append(
-            None,
-            driver.ref(),
-            Batch([b"a", b"b"], partition_keys=["k"] * 2, message_ids=["a", "b"]),
-        ),
-        Settle(None, 0, D.COMPLETE, tokens[0], entity_uid=uid),
-        Settle(None, 0, D.DEFER, tokens[1], entity_uid=uid),
-        Settle(None, 0, D.DEAD_LETTER, tokens[2], entity_uid=uid, dead_letter_reason="r"),
-        Settle(None, 0, D.RENEW_LOCK, tokens[4], entity_uid=uid),
-        Settle(None, 0, D.ABANDON, tokens[3], entity_uid=uid),
-    ]
-    return _around(driver, Transact("t", driver.ref(), b"transaction-0001", parts))
-
-
-def transaction_refused(driver: Driver) -> Plan:
-    plan = transaction(driver)
-    lost = Settle(None, 0, D.COMPLETE, b"\0" * 16, entity_uid=driver.ref().uid)
-    plan.target.parts = [*plan.target.parts, lost]
-    return plan
-
-
-def transaction_alone(driver: Driver) -> Plan:
-    make_queues(driver)
-    driver.send(b"0", b"1", scheduled_ms=[driver.wall_ms + 9_000] * 2)
-    parts = [CancelPart([1]), CancelPart([2])]
-    return _around(driver, TransactAlone("t", driver.ref(), b"transaction-0001", parts))
-
-
-def transfer(driver: Driver) -> Plan:
-    make_queues(driver)
-    driver.create("third")
-    driver.send(b"old", partition_keys=["k"])
-    [(_, token)] = driver.receive(1)
-    parts: list[Append | Settle | Transfer] = [
-        Settle(None, 0, D.COMPLETE, token, entity_uid=driver.ref().uid),
-        Transfer(driver.ref("other"), Batch([b"x", b"y"])),
-        Transfer(driver.ref("third"), Batch([b"z"])),
-    ]
-    return _around(driver, Transact("t", driver.ref(), b"transaction-0001", parts))
-
-
 def take_forwarded(driver: Driver) -> Plan:
     make_queues(driver)
     source = ForwardSource("uid-source", SubQueue.MAIN, 3, b"incarnation")
@@ -387,7 +336,7 @@ COMMANDS: dict[str, Callable[[Driver], Plan]] = {
         send, send_detecting, send_repeat, settle_expired, deliver_reserved, deliver_delete,
         release,
         stream_ended, ask, withdraw, peek, counts, receive_deferred, delete_deferred, cancel,
-        delete_messages, transaction, transaction_refused, transaction_alone, transfer,
+        delete_messages,
         take_forwarded,
         take_forwarded_badly, forward_outcome, publish, publish_transaction,
         management_create, management_update, management_delete, management_rules, apply_entities,

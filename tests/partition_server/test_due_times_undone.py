@@ -33,6 +33,7 @@ from tests.partition_server import (
     guard_scenarios,
     guard_sessions,
     guard_sweeps,
+    guard_transactions,
     topic_changes,
 )
 from tests.partition_server.driver import Driver, fingerprint
@@ -95,7 +96,12 @@ def sweep_awaiting_room(driver: Driver) -> Plan:
     return Plan(advance_ms=1_000)
 
 
-COMMANDS = guard_scenarios.COMMANDS | guard_sessions.SCENARIOS | guard_pipelines.COMMANDS
+COMMANDS = (
+    guard_scenarios.COMMANDS
+    | guard_sessions.SCENARIOS
+    | guard_pipelines.COMMANDS
+    | guard_transactions.COMMANDS
+)
 SWEEPS = (
     guard_sweeps.SCENARIOS
     | guard_pipelines.SWEEPS

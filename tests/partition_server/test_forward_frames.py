@@ -47,7 +47,7 @@ def test_a_frame_arrives_as_it_was_sent(carried: list[Carried]) -> None:
 
     expected = forward_frames.command_of(frame, None)  # type: ignore[arg-type]
     expected.deadline_mono_ms = 99
-    expected.batch.scheduled_ms = []
+    expected.batch.scheduled_ms = expected.batch.reserved = []
     assert forward_frames.command(read, None) == expected  # type: ignore[arg-type]
     assert read.partition == 1
 

@@ -20,6 +20,7 @@ from tests.partition_server import (
     guard_scenarios,
     guard_sessions,
     guard_sweeps,
+    guard_transactions,
 )
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.faulty_rules import break_function
@@ -140,7 +141,12 @@ def _check(attack: Attack) -> None:
         assert not found, (place, *found)
 
 
-COMMANDS = guard_scenarios.COMMANDS | guard_sessions.SCENARIOS | guard_pipelines.COMMANDS
+COMMANDS = (
+    guard_scenarios.COMMANDS
+    | guard_sessions.SCENARIOS
+    | guard_pipelines.COMMANDS
+    | guard_transactions.COMMANDS
+)
 SWEEPS = guard_sweeps.SCENARIOS | guard_pipelines.SWEEPS
 # Those that are served after the commit.
 SERVED = ("ask", "withdraw", "session_ask", "session_accept_next")

@@ -183,6 +183,7 @@ SCENARIOS: Final[dict[Any, Scenario]] = {
     commands.GetSessionState: in_session(lambda t: commands.GetSessionState("t", t)),
     commands.ReceiveDeferred: deferred,
     commands.CancelScheduled: cancel,
+    commands.ReserveNumbers: simple(lambda d: commands.ReserveNumbers("t", d.ref(), 1)),
     commands.DeleteMessages: simple(
         lambda d: commands.DeleteMessages("t", d.ref(), 1, 0, frozenset({MessageState.ACTIVE}))
     ),

@@ -189,7 +189,7 @@ def test_room_that_is_taken_back_is_free_again(
 def test_nothing_else_makes_a_queue_larger() -> None:
     """Each place that adds to the size of a queue is known, with what asks for its room."""
     places = {
-        "stage.py": 3,  # append_row, append_copies, move: see those that call them
+        "stage.py": 4,  # append_row, insert_row, append_copies, move: see those that call them
         "send.py": 1,  # Appender: room.left
         "duplicates.py": 1,  # with what Appender stores
         "publish.py": 1,  # Publisher: room.left; activate: room.refusal

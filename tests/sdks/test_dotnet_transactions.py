@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.integration.processes import eventually
 from tests.sdks.dotnet_bus import DotnetBus, DotnetClient
 from tests.sdks.dotnet_driver import SdkError
 
@@ -82,6 +83,52 @@ def test_a_cancellation_is_done_at_the_commit(dotnet: DotnetBus, committed: bool
 
     assert before == ["one", "two"]
     assert bodies_in(dotnet, client, queue) == (["two"] if committed else ["one", "two"])
+
+
+def scheduled_in(bus: DotnetBus, entity: str) -> int:
+    administration = bus.administration
+    topic = entity.startswith("topic")
+    read = (
+        administration.get_topic_runtime_properties
+        if topic
+        else administration.get_queue_runtime_properties
+    )
+    return int(read(entity).scheduled_message_count)
+
+
+@pytest.mark.requirement("R580")
+@pytest.mark.parametrize(
+    "kind", ["queue", "partitioned queue", "topic", "another queue", "another partitioned queue"]
+)
+def test_a_message_is_scheduled_with_a_number_that_cancels_it(dotnet: DotnetBus, kind: str) -> None:
+    """As transactionScheduleAndCommitTest of the SDK for Java, which wants a number above 0."""
+    client, call = dotnet.client(crossEntity=kind.startswith("another")), dotnet.driver.call
+    partitioned = "partitioned" in kind
+    entity = dotnet.queue(enable_partitioning=partitioned)
+    if kind == "topic":
+        entity = dotnet.name("topic")
+        dotnet.administration.create_topic(entity)
+    keys: list[dict[str, str]] = [{"partitionKey": "k"} if partitioned else {}] * 2
+    if kind == "another partitioned queue":
+        keys = [{"partitionKey": key, "transactionPartitionKey": "v"} for key in ("k", "m")]
+    messages = [{"body": body, **key} for body, key in zip(("one", "two"), keys, strict=True)]
+    scope = Scope(dotnet)
+    if kind.startswith("another"):
+        _, receiver = filled(dotnet, client, "first")
+        scope.call("complete", receiver=receiver, handle=take(dotnet, receiver)["handle"])
+
+    sender = client.sender(entity)
+    numbers = scope.call("schedule", sender=sender, inMs=HOUR_MS, messages=messages)
+    scope.commit()
+
+    assert len(set(numbers)) == 2
+    assert min(numbers) > 0
+    outside = dotnet.client().sender(entity)
+    assert eventually(lambda: scheduled_in(dotnet, entity) == 2 or None)
+    call("cancel", sender=outside, numbers=numbers[:1])
+    assert scheduled_in(dotnet, entity) == 1
+    with pytest.raises(SdkError):
+        call("cancel", sender=outside, numbers=numbers[:1])
 
 
 @pytest.mark.requirement("R561")

@@ -6,8 +6,9 @@
     └──────────┴────────────────────────────────────────┘
 
 Source: Service Bus, "Message sequencing and timestamps". Numbers of one entity in one partition
-rise without gaps at the time they are given. A counter is never used twice: at its end sends are
-refused instead of starting over (the store keys rows by 44 bits of it).
+rise without gaps at the time they are given; those that are reserved for scheduled messages of a
+transaction are given then, and used later, or never. A counter is never used twice: at its end
+sends are refused instead of starting over (the store keys rows by 44 bits of it).
 """
 
 from collections.abc import Sequence

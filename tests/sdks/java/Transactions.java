@@ -35,8 +35,10 @@ final class Transactions {
         var sender = entity.sender();
         var due = OffsetDateTime.now().plus(Entity.HOUR);
         var kept = sender.createTransaction();
-        sender.scheduleMessage(message("one"), due, kept);
+        long number = sender.scheduleMessage(message("one"), due, kept);
+        long cancelled = sender.scheduleMessage(message("three"), due, kept);
         sender.commitTransaction(kept);
+        sender.cancelScheduledMessage(cancelled);
         var dropped = sender.createTransaction();
         sender.scheduleMessage(message("two"), due, dropped);
         sender.rollbackTransaction(dropped);
@@ -44,6 +46,7 @@ final class Transactions {
         var shown = entity.receiver().peekMessages(10).stream().toList();
         Entity.equal(Entity.bodies(shown), List.of("one"));
         Entity.equal(shown.get(0).getState(), ServiceBusMessageState.SCHEDULED);
+        Entity.equal(shown.get(0).getSequenceNumber(), number);
     }
 
     /** What is deferred is settled by requests, not on a link. */

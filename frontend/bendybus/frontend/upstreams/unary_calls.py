@@ -193,10 +193,14 @@ def unknown(upstream: Upstream) -> BusError:
     )
 
 
+class OlderPartition(errors.InvalidOperation):
+    """Raised for an operation that a partition is too old for."""
+
+
 def older(upstream: Upstream) -> BusError:
     """Return the error for an operation that a partition is too old for."""
     partition = upstream.partition
-    return errors.InvalidOperation(
+    return OlderPartition(
         f"partition {partition} runs an older version of Bendybus, which does not have this "
         "operation. Update its partition server, then try again.",
         metadata={"partition": str(partition)},
@@ -325,6 +329,17 @@ async def cancel_scheduled(
     )
 
 
+async def reserve_numbers(upstream: Upstream, target: Target, *, count: int) -> int:
+    """Return the first of so many numbers for messages to come. Raises the domain error."""
+    request = partition_pb2.ReserveNumbersRequest(
+        partition=upstream.partition, entity=target.ref, count=count
+    )
+    answer = await call(
+        upstream, lambda calls, _: calls.ReserveNumbers(request, timeout=target.timeout_s)
+    )
+    return answer.first_sequence_number
+
+
 async def delete_messages(
     upstream: Upstream,
     target: Target,
@@ -437,11 +452,13 @@ class SendPart(NamedTuple):
     """Messages that are sent as one unit. `measured`: as in a request of sends.
 
     `via_keys`: where they go through another entity, the key of each for that; empty: their own.
+    `numbers`: reserved for them, 0 for none; empty: for none of them.
     """
 
     messages: message_pb2.MessageBatch
     measured: bool = False
     via_keys: Sequence[str] = ()
+    numbers: Sequence[int] = ()
 
 
 class TransferPart(NamedTuple):
@@ -451,6 +468,7 @@ class TransferPart(NamedTuple):
     messages: message_pb2.MessageBatch
     measured: bool = False
     via_keys: Sequence[str] = ()
+    numbers: Sequence[int] = ()
 
 
 class SettlePart(NamedTuple):
@@ -549,11 +567,13 @@ def _add(request: partition_pb2.TransactRequest, part: Part) -> None:
         # Given to a constructor it would be serialised and parsed.
         made.send.batch.CopyFrom(part.messages)
         made.send.measured = part.measured
+        made.send.reserved_sequence_numbers.extend(part.numbers)
         return
     if isinstance(part, TransferPart):
         made.transfer.destination.CopyFrom(_reference(part.destination))
         made.transfer.batch.CopyFrom(part.messages)
         made.transfer.measured = part.measured
+        made.transfer.reserved_sequence_numbers.extend(part.numbers)
         return
     if isinstance(part, CancelPart):
         made.cancel.sequence_numbers.extend(part.sequence_numbers)

@@ -29,6 +29,7 @@ from bendybus.partition_server.rules import (
     publications,
     publish,
     receive,
+    reserved_numbers,
     schedule,
     send,
     session_counts,
@@ -64,6 +65,7 @@ from bendybus.partition_server.state.commands import (
     ReceiveDeferred,
     Release,
     RenewSession,
+    ReserveNumbers,
     SendFenced,
     SessionRequest,
     SetSessionState,
@@ -143,6 +145,12 @@ def _send_fenced(turn: Turn, command: SendFenced) -> object:
     return (publications.publish if copies else fenced_send.store)(turn, command, queue)
 
 
+def _reserve_numbers(turn: Turn, command: ReserveNumbers) -> object:
+    queue = send.target(turn, command.entity)
+    send.check_sends(turn, queue, 0)
+    return reserved_numbers.reserve(turn, queue, command.count)
+
+
 USE: Final = True
 NO_USE: Final = False
 
@@ -164,6 +172,7 @@ COMMANDS: Final[dict[type[Command], CommandRule]] = {
     SetSessionState: CommandRule(Phase.ALONE, USE, sessions.set_state, _failed),
     ReceiveDeferred: CommandRule(Phase.ALONE, USE, defer.receive, _failed),
     CancelScheduled: CommandRule(Phase.ALONE, USE, schedule.cancel, _failed),
+    ReserveNumbers: CommandRule(Phase.TOGETHER, USE, _reserve_numbers, _failed),
     DeleteMessages: CommandRule(Phase.ALONE, USE, batch_delete.delete, _failed),
     DrainEntity: CommandRule(Phase.ALONE, USE, drain.drain, _failed),
     SettleRange: CommandRule(Phase.ALONE, USE, drain.settle, _failed),

@@ -52,10 +52,10 @@ class KeyHistory:
             self._remember(entry)
         return counter
 
-    def remember(self, key: str, *, is_new: bool) -> None:
-        """Note the key of the message that was appended last."""
+    def remember(self, key: str, counter: int, *, is_new: bool) -> None:
+        """Note the key of a message that was appended."""
         state = self._queue.state
-        entry = HistoryEntry(state.slot, key, state.counter, self._now.wall_ms)
+        entry = HistoryEntry(state.slot, key, counter, self._now.wall_ms)
         self._remember(entry)
         if is_new:
             self._stage.touch(self._queue)

@@ -63,6 +63,7 @@ class Leaving:
             [row.head for row in rows],
             [row.format % SHARED_FORMAT for row in rows],
             [self._carried(row) for row in rows],
+            self._reserved(rows),
         )
 
     def _lifetime(self, row: Row, *, stays: bool) -> int:
@@ -86,7 +87,14 @@ class Leaving:
             return ()
         return [row.scheduled_ms for row in rows]
 
+    def _reserved(self, rows: Sequence[Row]) -> Sequence[int]:
+        """Return the numbers that are reserved for messages at their destination."""
+        if not self._transfers or not any(row.enqueued_sequence_number for row in rows):
+            return ()
+        return [row.enqueued_sequence_number for row in rows]
+
     def _carried(self, row: Row) -> Carried:
+        first = 0 if self._transfers else row.enqueued_sequence_number
         index, source = self._turn.partition.index, row.dead_letter_source
         if self._queue.is_dead_letter:
             source = self._queue.entity.name
@@ -95,7 +103,7 @@ class Leaving:
             row.dead_letter_reason,
             row.dead_letter_error_description,
             source,
-            row.enqueued_sequence_number or sequence_number.compose(index, row.counter),
+            first or sequence_number.compose(index, row.counter),
             row.extra_bytes - len(row.dead_letter_source or "") + len(source or ""),
             row.hops + 1,
         )

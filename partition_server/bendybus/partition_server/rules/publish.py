@@ -28,7 +28,7 @@ from bendybus.domain.filters.rule import CompiledRule
 from bendybus.domain.filters.rule_index import Copy, Matches
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.steps import STOP_STEPS, Steps
-from bendybus.partition_server.rules import room
+from bendybus.partition_server.rules import reserved_numbers, room
 from bendybus.partition_server.rules.send import Appender
 from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.batch import Batch
@@ -395,7 +395,6 @@ class Publisher(Appender):
         # Of each group; `in_transaction`: of all groups together.
         self.copies_left = limits.PUBLISHED_COPIES_MAX
         self.in_transaction = False
-        self._turn = turn
         # The group that is looked at: where it begins, what it makes.
         self._start = 0
         self._matched: Matched | None = None
@@ -466,18 +465,21 @@ class Publisher(Appender):
         stage.touch(self._queue)
         published: list[tuple[Row, list[Portion]]] = []
         added_bytes = 0
-        for row, made, size_bytes in matched.messages[start - self._start : end - self._start]:
+        made_of = matched.messages[start - self._start : end - self._start]
+        for at, (row, made, size_bytes) in enumerate(made_of, start):
             numbered = row._replace(
                 id=row_id(state.slot, state.counter + 1), enqueued_ms=state.last_enqueued_ms
             )
+            counter = state.counter + 1
             if row.state == State.SCHEDULED:
-                stage.append_row(self._queue, numbered)
+                number = batch.reserved[at] if batch.reserved else 0
+                counter = reserved_numbers.append(self._turn, self._queue, numbered, number)
             else:
-                state.counter += 1
+                state.counter = counter
                 published.append((numbered, made))
                 self.copies_left -= copies_in(made) if self.in_transaction else 0
             added_bytes += size_bytes
-            self._numbers.append(sequence_number.compose(self._partition, state.counter))
+            self._numbers.append(sequence_number.compose(self._partition, counter))
         store(self._turn, self._queue, published)
         room.grown(self._turn.partition, self._queue, added_bytes)
 

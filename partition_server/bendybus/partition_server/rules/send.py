@@ -23,7 +23,7 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import duplicates, room
+from bendybus.partition_server.rules import duplicates, reserved_numbers, room
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.batch import Batch
@@ -116,6 +116,7 @@ class Appender:
 
     def __init__(self, turn: Turn, queue: MessageQueue) -> None:
         partition, entity = turn.partition, queue.entity
+        self._turn = turn
         self._stage = turn.stage
         self._queue = queue
         self._entity = self._payer = entity
@@ -244,11 +245,15 @@ class Appender:
             self._append(batch, i, i + 1)
             self._duplicates.append(False)
             if key:
-                history.remember(key, is_new=remembered is None)
+                counter = sequence_number.counter_of(self._numbers[-1])
+                history.remember(key, counter, is_new=remembered is None)
 
     # The rows.
 
     def _append(self, batch: Batch, start: int, end: int) -> None:
+        if batch.reserved:
+            self._append_reserved(batch, start, end)
+            return
         touched, state = self._stage.touch(self._queue), self._queue.state
         first, count = state.counter + 1, end - start
         check_numbers(self._queue, count)
@@ -263,6 +268,15 @@ class Appender:
         touched.fresh += rows
         number = sequence_number.compose(self._partition, first)
         self._numbers.extend(range(number, number + count))
+
+    def _append_reserved(self, batch: Batch, start: int, end: int) -> None:
+        state = self._stage.touch(self._queue).queue.state
+        check_numbers(self._queue, end - start)
+        state.last_enqueued_ms = max(state.last_enqueued_ms, self._now.wall_ms)
+        rows = map(Row._make, self._columns(batch, start, end, row_id(state.slot, 0)))
+        for row, number in zip(rows, batch.reserved[start:end], strict=True):
+            counter = reserved_numbers.append(self._turn, self._queue, row, number)
+            self._numbers.append(sequence_number.compose(self._partition, counter))
 
     def _columns(self, batch: Batch, start: int, end: int, first_id: int) -> Iterator[tuple]:  # type: ignore[type-arg]
         span = slice(start, end)

@@ -25,6 +25,7 @@ from bendybus.partition_server.store.records import Row, State
 
 _STATE, _EXPIRES = Row._fields.index("state"), Row._fields.index("expires_ms")
 _LIFE = Row._fields.index("time_to_live_ms")
+_NUMBER = Row._fields.index("enqueued_sequence_number")
 
 
 def destination_of(turn: Turn, via: MessageQueue, part: Transfer) -> Entity:
@@ -102,7 +103,8 @@ def _check_keys(batch: Batch) -> None:
 class _TransferAppender(Appender):
     """Appends to a transfer queue: with the room of its entity, and the bounds of the destination.
 
-    Nothing there expires, is a duplicate, or waits for its time: that is for the destination.
+    Nothing there expires, is a duplicate, or waits for its time: that is for the destination. The
+    number that is reserved for a message there is kept as the first that it had.
     """
 
     def __init__(
@@ -122,7 +124,9 @@ class _TransferAppender(Appender):
     def _columns(self, batch: Batch, start: int, end: int, first_id: int) -> Iterator[tuple]:  # type: ignore[type-arg]
         lives = batch.time_to_live_ms[start:end] or [0] * (end - start)
         rows = super()._columns(batch, start, end, first_id)
-        for life, row in zip(lives, rows, strict=True):
+        numbers = batch.reserved[start:end] or [0] * (end - start)
+        for life, number, row in zip(lives, numbers, rows, strict=True):
             columns = list(row)
             columns[_STATE], columns[_EXPIRES], columns[_LIFE] = State.ACTIVE, None, life
+            columns[_NUMBER] = number
             yield tuple(columns)

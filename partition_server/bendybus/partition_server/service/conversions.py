@@ -163,7 +163,7 @@ def _to_proto(counts: SessionCounts) -> receiver_pb2.SessionCounts:
 def transact_command(request: partition_pb2.TransactRequest, reply: Any) -> commands.Transact:
     """Return what a call asks for. Raises InvalidArgument."""
     parts = list(_transact_parts(request))
-    alone = any(isinstance(each, commands.CancelPart | commands.StatePart) for each in parts)
+    alone = any(map(_reads_store, parts))
     return (commands.TransactAlone if alone else commands.Transact)(
         reply,
         entity_ref(request.entity),
@@ -172,6 +172,12 @@ def transact_command(request: partition_pb2.TransactRequest, reply: Any) -> comm
         request.age_ms,
         request.deadline_monotonic_ms,
     )
+
+
+def _reads_store(part: commands.Part) -> bool:
+    if isinstance(part, commands.Append):
+        return bool(part.batch.reserved)
+    return isinstance(part, commands.CancelPart | commands.StatePart)
 
 
 def transact_response(outcome: answers.Transacted) -> partition_pb2.TransactResponse:
@@ -202,12 +208,14 @@ def _transact_parts(
         if kind == "send":
             batch = batch_from_proto(part.send.batch)
             sizes, measured = list(part.send.group_sizes), part.send.measured
+            batch.reserved = list(part.send.reserved_sequence_numbers)
             yield commands.Append(None, entity, batch, sizes, measured=measured)
         elif kind == "settle":
             yield _transact_settle(part.settle, entity)
         elif kind == "transfer":
             batch = batch_from_proto(part.transfer.batch)
             destination = entity_ref(part.transfer.destination)
+            batch.reserved = list(part.transfer.reserved_sequence_numbers)
             sizes, measured = list(part.transfer.group_sizes), part.transfer.measured
             yield commands.Transfer(destination, batch, sizes, measured)
         elif kind == "cancel":

@@ -33,7 +33,7 @@ def request(frame: Outgoing, deadline_mono_ms: int) -> partition_pb2.ForwardRequ
         boot=frame.boot,
         sequence=frame.sequence,
         batch=_batch_to_proto(frame.batch),
-        columns=_columns_to_proto(frame.batch.carried),
+        columns=_columns_to_proto(frame.batch.carried, frame.batch.reserved),
         counters=frame.counters,
         settled=frame.settled,
         settled_below=frame.settled_below,
@@ -83,7 +83,9 @@ def _batch_to_proto(batch: Batch) -> message_pb2.MessageBatch:
     )
 
 
-def _columns_to_proto(carried: Sequence[Carried]) -> partition_pb2.ForwardedColumns:
+def _columns_to_proto(
+    carried: Sequence[Carried], reserved: Sequence[int]
+) -> partition_pb2.ForwardedColumns:
     def texts(name: str) -> list[str]:
         column = [getattr(each, name) or "" for each in carried]
         return column if any(column) else []
@@ -96,6 +98,7 @@ def _columns_to_proto(carried: Sequence[Carried]) -> partition_pb2.ForwardedColu
         dead_letter_sources=texts("dead_letter_source"),
         enqueued_sequence_numbers=[each.enqueued_sequence_number for each in carried],
         hops=[each.hops for each in carried],
+        reserved_sequence_numbers=reserved,
     )
 
 
@@ -106,6 +109,7 @@ def command(request: partition_pb2.ForwardRequest, reply: Call) -> commands.Take
     """Return what a frame asks for. Raises InvalidArgument."""
     batch = conversions.batch_from_proto(request.batch)
     batch.carried = list(_carried(request.columns, len(batch.payloads)))
+    batch.reserved = list(request.columns.reserved_sequence_numbers)
     source = request.source
     try:
         sub_queue = SubQueue(source.sub_queue)
@@ -151,7 +155,7 @@ def _carried(columns: partition_pb2.ForwardedColumns, count: int) -> Iterator[Ca
             )
     absent = [None] * count
     rows = zip(*(column or absent for column in named.values()), strict=True)
-    for changed, reason, description, source, number, hops in rows:
+    for changed, reason, description, source, number, hops, _ in rows:
         texts = (changed, reason, description, source)
         yield Carried(
             changed or None,

@@ -181,6 +181,19 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         )
         return partition_pb2.CancelScheduledMessagesResponse()
 
+    async def ReserveNumbers(
+        self, request: partition_pb2.ReserveNumbersRequest, context: Context
+    ) -> partition_pb2.ReserveNumbersResponse:
+        """Give numbers to messages that a transaction will schedule."""
+        reserved: answers.NumbersReserved = await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.ReserveNumbers(
+                reply, conversions.entity_ref(request.entity), request.count
+            ),
+        )
+        return partition_pb2.ReserveNumbersResponse(first_sequence_number=reserved.first)
+
     async def DeleteMessages(
         self, request: partition_pb2.DeleteMessagesRequest, context: Context
     ) -> partition_pb2.DeleteMessagesResponse:

@@ -45,6 +45,7 @@ METHODS: Final[dict[str, frozenset[Role]]] = {
     f"{_PARTITION_SERVICE}Peek": _FRONTEND,
     f"{_PARTITION_SERVICE}ReceiveDeferred": _FRONTEND,
     f"{_PARTITION_SERVICE}CancelScheduledMessages": _FRONTEND,
+    f"{_PARTITION_SERVICE}ReserveNumbers": _FRONTEND,
     f"{_PARTITION_SERVICE}DeleteMessages": _FRONTEND,
     f"{_PARTITION_SERVICE}GetCounts": _BOTH,
     f"{_PARTITION_SERVICE}SetSessionState": _FRONTEND,

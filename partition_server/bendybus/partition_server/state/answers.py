@@ -194,6 +194,13 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class NumbersReserved:
+    """Sequence numbers that belong to whom they were reserved for; the others follow the first."""
+
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardedTaken:
     """What became of forwarded messages.
 

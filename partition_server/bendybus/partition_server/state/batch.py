@@ -33,6 +33,8 @@ class Batch:
     formats: Sequence[int] = ()
     # Only of what is forwarded.
     carried: Sequence[Carried] = ()
+    # Sequence numbers reserved for messages of a transaction, at their destination; 0: none.
+    reserved: Sequence[int] = ()
 
     def chosen(self, positions: Sequence[int]) -> "Batch":
         """Return some of the messages."""

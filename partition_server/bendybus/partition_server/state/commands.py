@@ -266,6 +266,15 @@ class CancelScheduled:
 
 
 @dataclass(slots=True)
+class ReserveNumbers:
+    """Give numbers to messages that a transaction will schedule; answered by NumbersReserved."""
+
+    reply_to: Caller
+    entity: EntityRef
+    count: int
+
+
+@dataclass(slots=True)
 class DeleteMessages:
     """Delete the oldest unlocked messages; answered by Done with their number."""
 
@@ -354,6 +363,7 @@ Command = (
     | Peek
     | ReceiveDeferred
     | CancelScheduled
+    | ReserveNumbers
     | DeleteMessages
     | AcceptSession
     | ConfirmSession

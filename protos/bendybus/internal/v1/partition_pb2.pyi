@@ -118,26 +118,30 @@ class TransactionPart(_message.Message):
     def __init__(self, send: _Optional[_Union[TransactionSend, _Mapping]] = ..., settle: _Optional[_Union[TransactionSettle, _Mapping]] = ..., transfer: _Optional[_Union[TransactionTransfer, _Mapping]] = ..., cancel: _Optional[_Union[TransactionCancel, _Mapping]] = ..., state: _Optional[_Union[TransactionState, _Mapping]] = ...) -> None: ...
 
 class TransactionSend(_message.Message):
-    __slots__ = ("batch", "group_sizes", "measured")
+    __slots__ = ("batch", "group_sizes", "measured", "reserved_sequence_numbers")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     batch: _message_pb2.MessageBatch
     group_sizes: _containers.RepeatedScalarFieldContainer[int]
     measured: bool
-    def __init__(self, batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., measured: bool = ...) -> None: ...
+    reserved_sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., measured: bool = ..., reserved_sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionTransfer(_message.Message):
-    __slots__ = ("destination", "batch", "group_sizes", "measured")
+    __slots__ = ("destination", "batch", "group_sizes", "measured", "reserved_sequence_numbers")
     DESTINATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     destination: EntityRef
     batch: _message_pb2.MessageBatch
     group_sizes: _containers.RepeatedScalarFieldContainer[int]
     measured: bool
-    def __init__(self, destination: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., measured: bool = ...) -> None: ...
+    reserved_sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, destination: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., measured: bool = ..., reserved_sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionSettle(_message.Message):
     __slots__ = ("disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "session_token")
@@ -531,6 +535,22 @@ class CancelScheduledMessagesResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ReserveNumbersRequest(_message.Message):
+    __slots__ = ("partition", "entity", "count")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    count: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ReserveNumbersResponse(_message.Message):
+    __slots__ = ("first_sequence_number",)
+    FIRST_SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    first_sequence_number: int
+    def __init__(self, first_sequence_number: _Optional[int] = ...) -> None: ...
+
 class DeleteMessagesRequest(_message.Message):
     __slots__ = ("partition", "entity", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled", "operation_id", "age_ms", "only_known", "states", "states_enqueued_before_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -744,20 +764,22 @@ class ForwardSource(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., sub_queue: _Optional[_Union[SubQueue, str]] = ..., partition: _Optional[int] = ..., incarnation: _Optional[bytes] = ..., destination: _Optional[str] = ...) -> None: ...
 
 class ForwardedColumns(_message.Message):
-    __slots__ = ("changed_properties", "dead_letter_reasons", "dead_letter_error_descriptions", "dead_letter_sources", "enqueued_sequence_numbers", "hops")
+    __slots__ = ("changed_properties", "dead_letter_reasons", "dead_letter_error_descriptions", "dead_letter_sources", "enqueued_sequence_numbers", "hops", "reserved_sequence_numbers")
     CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_REASONS_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_ERROR_DESCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_SOURCES_FIELD_NUMBER: _ClassVar[int]
     ENQUEUED_SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     changed_properties: _containers.RepeatedScalarFieldContainer[bytes]
     dead_letter_reasons: _containers.RepeatedScalarFieldContainer[str]
     dead_letter_error_descriptions: _containers.RepeatedScalarFieldContainer[str]
     dead_letter_sources: _containers.RepeatedScalarFieldContainer[str]
     enqueued_sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     hops: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, changed_properties: _Optional[_Iterable[bytes]] = ..., dead_letter_reasons: _Optional[_Iterable[str]] = ..., dead_letter_error_descriptions: _Optional[_Iterable[str]] = ..., dead_letter_sources: _Optional[_Iterable[str]] = ..., enqueued_sequence_numbers: _Optional[_Iterable[int]] = ..., hops: _Optional[_Iterable[int]] = ...) -> None: ...
+    reserved_sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, changed_properties: _Optional[_Iterable[bytes]] = ..., dead_letter_reasons: _Optional[_Iterable[str]] = ..., dead_letter_error_descriptions: _Optional[_Iterable[str]] = ..., dead_letter_sources: _Optional[_Iterable[str]] = ..., enqueued_sequence_numbers: _Optional[_Iterable[int]] = ..., hops: _Optional[_Iterable[int]] = ..., reserved_sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ForwardResponse(_message.Message):
     __slots__ = ("done", "failures", "monotonic_ms")

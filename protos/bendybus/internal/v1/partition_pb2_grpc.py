@@ -70,6 +70,11 @@ class PartitionServiceStub(object):
                 request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.CancelScheduledMessagesRequest.SerializeToString,
                 response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.CancelScheduledMessagesResponse.FromString,
                 _registered_method=True)
+        self.ReserveNumbers = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/ReserveNumbers',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ReserveNumbersRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ReserveNumbersResponse.FromString,
+                _registered_method=True)
         self.DeleteMessages = channel.unary_unary(
                 '/bendybus.internal.v1.PartitionService/DeleteMessages',
                 request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.DeleteMessagesRequest.SerializeToString,
@@ -187,6 +192,12 @@ class PartitionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CancelScheduledMessages(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReserveNumbers(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -317,6 +328,11 @@ def add_PartitionServiceServicer_to_server(servicer, server):
                     servicer.CancelScheduledMessages,
                     request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.CancelScheduledMessagesRequest.FromString,
                     response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.CancelScheduledMessagesResponse.SerializeToString,
+            ),
+            'ReserveNumbers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReserveNumbers,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ReserveNumbersRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ReserveNumbersResponse.SerializeToString,
             ),
             'DeleteMessages': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteMessages,
@@ -579,6 +595,33 @@ class PartitionService(object):
             '/bendybus.internal.v1.PartitionService/CancelScheduledMessages',
             bendybus_dot_internal_dot_v1_dot_partition__pb2.CancelScheduledMessagesRequest.SerializeToString,
             bendybus_dot_internal_dot_v1_dot_partition__pb2.CancelScheduledMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReserveNumbers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/ReserveNumbers',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.ReserveNumbersRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.ReserveNumbersResponse.FromString,
             options,
             channel_credentials,
             insecure,

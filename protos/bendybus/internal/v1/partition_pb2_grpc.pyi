@@ -44,6 +44,7 @@ class PartitionServiceStub:
     Peek: _grpc.UnaryUnaryMultiCallable[_partition_pb2.PeekRequest, _partition_pb2.PeekResponse]
     ReceiveDeferred: _grpc.UnaryUnaryMultiCallable[_partition_pb2.ReceiveDeferredRequest, _partition_pb2.ReceiveDeferredResponse]
     CancelScheduledMessages: _grpc.UnaryUnaryMultiCallable[_partition_pb2.CancelScheduledMessagesRequest, _partition_pb2.CancelScheduledMessagesResponse]
+    ReserveNumbers: _grpc.UnaryUnaryMultiCallable[_partition_pb2.ReserveNumbersRequest, _partition_pb2.ReserveNumbersResponse]
     DeleteMessages: _grpc.UnaryUnaryMultiCallable[_partition_pb2.DeleteMessagesRequest, _partition_pb2.DeleteMessagesResponse]
     GetCounts: _grpc.UnaryUnaryMultiCallable[_partition_pb2.GetCountsRequest, _partition_pb2.GetCountsResponse]
     SetSessionState: _grpc.UnaryUnaryMultiCallable[_partition_pb2.SetSessionStateRequest, _partition_pb2.SetSessionStateResponse]
@@ -81,6 +82,7 @@ class PartitionServiceAsyncStub(PartitionServiceStub):
     Peek: _aio.UnaryUnaryMultiCallable[_partition_pb2.PeekRequest, _partition_pb2.PeekResponse]  # type: ignore[assignment]
     ReceiveDeferred: _aio.UnaryUnaryMultiCallable[_partition_pb2.ReceiveDeferredRequest, _partition_pb2.ReceiveDeferredResponse]  # type: ignore[assignment]
     CancelScheduledMessages: _aio.UnaryUnaryMultiCallable[_partition_pb2.CancelScheduledMessagesRequest, _partition_pb2.CancelScheduledMessagesResponse]  # type: ignore[assignment]
+    ReserveNumbers: _aio.UnaryUnaryMultiCallable[_partition_pb2.ReserveNumbersRequest, _partition_pb2.ReserveNumbersResponse]  # type: ignore[assignment]
     DeleteMessages: _aio.UnaryUnaryMultiCallable[_partition_pb2.DeleteMessagesRequest, _partition_pb2.DeleteMessagesResponse]  # type: ignore[assignment]
     GetCounts: _aio.UnaryUnaryMultiCallable[_partition_pb2.GetCountsRequest, _partition_pb2.GetCountsResponse]  # type: ignore[assignment]
     SetSessionState: _aio.UnaryUnaryMultiCallable[_partition_pb2.SetSessionStateRequest, _partition_pb2.SetSessionStateResponse]  # type: ignore[assignment]
@@ -157,6 +159,13 @@ class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _partition_pb2.CancelScheduledMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_partition_pb2.CancelScheduledMessagesResponse, _abc.Awaitable[_partition_pb2.CancelScheduledMessagesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ReserveNumbers(
+        self,
+        request: _partition_pb2.ReserveNumbersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.ReserveNumbersResponse, _abc.Awaitable[_partition_pb2.ReserveNumbersResponse]]: ...
 
     @_abc_1.abstractmethod
     def DeleteMessages(

@@ -24,7 +24,14 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import batch_delete, by_number, columns, peek, transact
+from bendybus.frontend.core import (
+    batch_delete,
+    by_number,
+    columns,
+    peek,
+    reserved_numbers,
+    transact,
+)
 from bendybus.frontend.core.call_ledger import Holder
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import SendRequest
@@ -210,7 +217,7 @@ class ManagementLink(RequestLink):
         link_name = properties.get("associated-link-name")
         fields = Fields(body, link_name if isinstance(link_name, str) else "")
         if asked.state is not None and row.collected is not None:
-            return self._collect(row.collected, fields, asked.state)
+            return await self._collect(row.collected, fields, asked.state)
         timeout_ms = properties.get(f"{VENDOR}server-timeout")
         limit_ms = timeout_ms if isinstance(timeout_ms, int) and timeout_ms > 0 else TIMEOUT_MS
         try:
@@ -219,11 +226,13 @@ class ManagementLink(RequestLink):
         except TimeoutError:
             raise errors.OutcomeUnknown(f"{name}: not done within {limit_ms} ms.") from None
 
-    def _collect(self, collected: "Collect", fields: Fields, state: TransactionalState) -> Reply:
+    async def _collect(
+        self, collected: "Collect", fields: Fields, state: TransactionalState
+    ) -> Reply:
         """Add a request to its transaction; return the reply."""
         coordinators = self.connection.coordinators
         try:
-            operation, reply = collected(self, fields)
+            operation, reply = await collected(self, fields)
             coordinator.collect(coordinators, state, operation, self.link)
         except BusError as error:
             coordinator.spoil(coordinators, state, error)
@@ -309,7 +318,7 @@ async def _update_disposition(link: ManagementLink, fields: Fields) -> Reply:
     return {}
 
 
-def _collected_disposition(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+async def _collected_disposition(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     part = transact.settle_part(_disposition(link, fields))
     return Collected(*request_values.entity_and_sub_queue(link.path), part), {}
 
@@ -403,13 +412,15 @@ async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
     return {"sequence-numbers": Array(values.LONG, list(outcome.numbers))}
 
 
-def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+async def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     messages = _messages(link, fields)
     batch = messages.batch(link.connection.new_id)
-    part = SendPart(batch, True, incoming_messages.via_keys(batch))
-    operation = Collected(*request_values.entity_and_sub_queue(link.path), part)
-    # Sequence numbers are assigned at the commit.
-    return operation, {"sequence-numbers": Array(values.LONG, [0] * len(messages))}
+    name, sub_queue = request_values.entity_and_sub_queue(link.path)
+    via_keys = incoming_messages.via_keys(batch)
+    numbers = await reserved_numbers.reserve(link.connection.front_end, name, batch)
+    part = SendPart(batch, True, via_keys, numbers)
+    operation = Collected(name, sub_queue, part)
+    return operation, {"sequence-numbers": Array(values.LONG, numbers)}
 
 
 async def _cancel_scheduled(link: ManagementLink, fields: Fields) -> Reply:
@@ -423,7 +434,7 @@ async def _cancel_scheduled(link: ManagementLink, fields: Fields) -> Reply:
     return {}
 
 
-def _collected_cancellation(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+async def _collected_cancellation(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     part = CancelPart(fields.listed("sequence-numbers", int))
     return Collected(*request_values.entity_and_sub_queue(link.path), part), {}
 
@@ -448,7 +459,7 @@ async def _set_state(link: ManagementLink, fields: Fields) -> Reply:
     return {}
 
 
-def _collected_state(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+async def _collected_state(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     part = StatePart(*_state_asked(link, fields))
     return Collected(request_values.entity(link.path), SubQueue.MAIN, part), {}
 
@@ -504,7 +515,7 @@ async def _delete_messages(link: ManagementLink, fields: Fields) -> Reply:
     return {"message-count": Int(count)} if count else None
 
 
-Collect = Callable[[ManagementLink, Fields], tuple[Collected, Reply]]
+Collect = Callable[[ManagementLink, Fields], Awaitable[tuple[Collected, Reply]]]
 
 
 @dataclass(frozen=True, slots=True)
