@@ -330,7 +330,7 @@ async def cancel_scheduled(
 
 
 async def reserve_numbers(upstream: Upstream, target: Target, *, count: int) -> int:
-    """Return the first of so many numbers for messages to come. Raises the domain error."""
+    """Give numbers to `count` messages to come; return the first. Raises the domain error."""
     request = partition_pb2.ReserveNumbersRequest(
         partition=upstream.partition, entity=target.ref, count=count
     )
