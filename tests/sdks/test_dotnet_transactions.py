@@ -277,6 +277,21 @@ def test_across_entities_a_second_receiver_is_refused(dotnet: DotnetBus) -> None
     assert refused.value.kind == "InvalidOperationException"
 
 
+@pytest.mark.requirement("R562")
+def test_a_sender_of_another_client_takes_no_part_in_a_transaction(dotnet: DotnetBus) -> None:
+    """As the end of CrossEntityTransactionSendsFirst: the SDK raises a ServiceBusException."""
+    client = dotnet.client(crossEntity=True)
+    _, receiver = filled(dotnet, client, "one")
+    other, message, scope = dotnet.queue(), take(dotnet, receiver), Scope(dotnet)
+    scope.call("complete", receiver=receiver, handle=message["handle"])
+
+    with pytest.raises(SdkError) as refused:
+        scope.call("send", sender=dotnet.client().sender(other), message={"body": "two"})
+
+    assert refused.value.kind == "ServiceBusException"
+    assert bodies_in(dotnet, dotnet.client(), other) == []
+
+
 @pytest.mark.requirement("R569")
 def test_a_transaction_across_partitioned_entities_has_a_key_for_its_way(
     dotnet: DotnetBus,
