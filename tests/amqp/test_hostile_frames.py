@@ -46,7 +46,12 @@ ROUNDS: Final = int(os.environ.get("BENDYBUS_FRAMES_FUZZ_ROUNDS", "300"))
 PARTS: Final = 3
 FRAMES_A_ROUND: Final = 60
 SETTINGS: Final = ConnectionSettings(
-    "server", max_frame_size=4_096, sessions_max=6, links_max=12, mechanisms=("ANONYMOUS", "PLAIN")
+    "server",
+    max_frame_size=4_096,
+    frame_bytes_taken=4_096,
+    sessions_max=6,
+    links_max=12,
+    mechanisms=("ANONYMOUS", "PLAIN"),
 )
 PARTS_MAX: Final = 20_000
 NUMBERS: Final = (

@@ -7,8 +7,11 @@ from bendybus.amqp.connection import ConnectionSettings
 from bendybus.amqp.performatives import (
     Begin,
     Close,
+    Disposition,
     End,
+    Error,
     Open,
+    Rejected,
     SaslInit,
     SaslMechanisms,
     SaslOutcome,
@@ -213,3 +216,22 @@ def test_an_empty_frame_only_says_that_its_sender_is_alive() -> None:
 
     assert len(peer.events) == before
     assert peer.engine.output() == frames.EMPTY
+
+
+@pytest.mark.requirement("R568")
+@pytest.mark.parametrize(("characters", "taken"), [(200_000, True), (300_000, False)])
+def test_a_disposition_may_be_larger_than_the_frames_that_are_asked_for(
+    characters: int, taken: bool
+) -> None:
+    """SDKs write a whole stack trace in one frame, whatever they were told."""
+    peer = Peer()
+    peer.open()
+    trace = Rejected(Error("com.microsoft:dead-letter", "x" * characters))
+
+    peer.send(Disposition(role=True, first=0, settled=True, state=trace))
+
+    [answered] = peer.said(Open)
+    assert answered.max_frame_size == 65_536
+    assert [each.error.condition for each in peer.said(Close)] == (
+        [] if taken else ["amqp:connection:framing-error"]
+    )

@@ -51,6 +51,9 @@ class ConnectionSettings:
     mechanisms: tuple[str, ...] = (ANONYMOUS,)
     # The largest frame that the peer may send, in bytes.
     max_frame_size: int = 64 * 1024
+    # The largest that is taken all the same. Transfers are divided among frames, dispositions are
+    # not: SDKs write one with a whole stack trace in it, and would write it again for ever.
+    frame_bytes_taken: int = 256 * 1024
     # Concurrent sessions, links of all of them, and the highest handle in one session. As Service
     # Bus has them: its SDKs begin a session for each link.
     sessions_max: int = 5_000
@@ -335,7 +338,7 @@ class Connection:
         # The rest is not kept.
         self.peer = Open(asked.container_id, asked.hostname, asked.max_frame_size)
         self.frame_bytes_max = min(asked.max_frame_size, self.settings.max_frame_size)
-        self._reader.size_max = self.settings.max_frame_size
+        self._reader.size_max = max(self.settings.max_frame_size, self.settings.frame_bytes_taken)
         self._state = _State.OPEN
         answer = Open(
             container_id=self.settings.container_id,

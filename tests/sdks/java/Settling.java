@@ -11,6 +11,11 @@ final class Settling {
             new DeadLetterOptions()
                     .setDeadLetterReason("why")
                     .setDeadLetterErrorDescription("because");
+    /** Longer than the frames that a client may send; Apache Camel writes a whole stack trace. */
+    static final DeadLetterOptions STACK_TRACE =
+            new DeadLetterOptions()
+                    .setDeadLetterReason("why")
+                    .setDeadLetterErrorDescription("at Route.java:1 ".repeat(8_000));
 
     private Settling() {}
 
@@ -46,10 +51,12 @@ final class Settling {
     static void deadLetter(Entity entity) {
         entity.sender().sendMessages(Entity.several(2));
         var receiver = entity.receiver();
-        Entity.take(receiver, 2).forEach(each -> receiver.deadLetter(each, WHY));
-        var found = Entity.completeAll(entity.deadLetters(), 1).get(0);
-        Entity.equal(found.getDeadLetterReason(), "why");
-        Entity.equal(found.getDeadLetterErrorDescription(), "because");
+        var found = Entity.take(receiver, 2);
+        receiver.deadLetter(found.get(0), WHY);
+        receiver.deadLetter(found.get(1), STACK_TRACE);
+        var dead = Entity.completeAll(entity.deadLetters(), 1).get(0);
+        Entity.equal(dead.getDeadLetterReason(), "why");
+        Entity.equal(dead.getDeadLetterErrorDescription(), "because");
     }
 
     static void defer(Entity entity) {
