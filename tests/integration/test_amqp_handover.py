@@ -25,7 +25,7 @@ from bendybus.amqp.performatives import (
 )
 from bendybus.amqp.sections import Message
 from bendybus.amqp.values import Symbol
-from bendybus.frontend.listeners.amqp.hand_over import TOLD
+from bendybus.frontend.listeners.amqp.hand_over import RECEIVES_BY_CALL, TOLD
 from tests.amqp.peers import message
 from tests.integration.amqp import AmqpBus, take
 from tests.integration.balancer import Balancer
@@ -150,6 +150,42 @@ def test_the_sdks_for_javascript_and_go_are_told_why_and_may_end_their_sessions_
         # The answer came first: it would wait a minute for it.
         assert ended(detach) == ended(refused) == "amqp:link:detach-forced"
         assert ended(peer.wait(Close)) == "amqp:connection:forced"
+
+
+@pytest.mark.requirement("R581")
+@pytest.mark.parametrize("comes", [False, True], ids=["nothing comes", "a message comes"])
+def test_a_connection_of_the_sdk_for_python_ends_when_its_next_receive_begins(
+    amqp_bus: AmqpBus, comes: bool
+) -> None:
+    peer = RawAmqp(amqp_bus.amqp_address)
+    with peer.open(properties={Symbol("product"): RECEIVES_BY_CALL}):
+        assert peer.attach("orders", RECEIVER) is None
+        peer.flow("orders", 1)
+        old = amqp_bus.front_end
+        amqp_bus.start_another_front_end()
+        old.signal(signal.SIGTERM)
+        time.sleep(1)
+        with amqp_bus.sdk() as sdk, sdk.get_queue_sender("orders") as sender:
+            if comes:
+                sender.send_messages(ServiceBusMessage("one"))
+                peer.wait(Transfer)
+                peer.send(Disposition(True, 0, 0, False, Accepted()))
+                assert peer.wait(Disposition).state == Accepted()
+
+            peer.flow("orders", 1)
+
+            assert peer.wait_for_end() < 1
+
+
+@pytest.mark.requirement("R581")
+def test_a_receive_that_waits_for_longer_does_not_hold_up_the_front_end(amqp_bus: AmqpBus) -> None:
+    peer = RawAmqp(amqp_bus.amqp_address)
+    with peer.open(properties={Symbol("product"): RECEIVES_BY_CALL}):
+        assert peer.attach("orders", RECEIVER) is None
+        peer.flow("orders", 1)
+        amqp_bus.front_end.signal(signal.SIGTERM)
+
+        assert 2 < peer.wait_for_end() < 6
 
 
 @pytest.mark.requirement("R518")

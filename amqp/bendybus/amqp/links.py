@@ -260,6 +260,8 @@ class OutgoingLink(Link):
         self.delivery_count = 0
         self.credit = 0
         self.drain = False
+        # How often the peer has given credit.
+        self.flows = 0
         # Deliveries that are not settled.
         self.unsettled = 0
         # Those that wait for the peer's window, in order, or waited when the link ended; and that
@@ -276,6 +278,7 @@ class OutgoingLink(Link):
             seen = flow.delivery_count or 0
             in_flight = max(0, serial.distance(seen, self.delivery_count))
             self.credit = max(0, flow.link_credit - in_flight)
+            self.flows += 1
         self.drain = flow.drain
         if self.is_open:
             self.session.connection.credit_changed(self)

@@ -8,9 +8,10 @@ never attaches again; a connection that is lost is what every client prepares fo
 told: their links are detached and their connection is closed by force. The one for JavaScript waits
 for answers to what it sent on a connection that is lost, and repeats a receive only if it knows why
 that ended; the one for Go settles a message of a detached link through $management, and one of a
-lost connection never. Input after the last answer is dropped, and a client reads every answer
-before the end: so it knows what was done, and may repeat the rest. The steps that were tried, and
-what each client did:
+lost connection never. A third, for Python, fails a receive that waits if too little of its time is
+left to connect again: its connection ends when its next receive begins. Input after the last answer
+is dropped, and a client reads every answer before the end: so it knows what was done, and may
+repeat the rest. The steps that were tried, and what each client did:
 docs/internals/decisions/20261128-a-connection-ends-without-a-word.md.
 """
 
@@ -19,7 +20,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from bendybus.amqp.links import Link
+from bendybus.amqp.links import Link, OutgoingLink
 from bendybus.amqp.performatives import Error
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
@@ -38,6 +39,9 @@ MOMENT_S: Final = 0.4
 # has settled nothing for so long: the SDK for Java fails a settlement that a lost connection leaves
 # without an answer.
 SETTLES_S: Final = 0.25
+# The product that the SDK for Python names in its open. It gives credit at each receive.
+RECEIVES_BY_CALL: Final = "azsdk-python-servicebus"
+LOOK_S: Final = 0.05
 # The products that the SDKs for JavaScript and Go name in their open.
 TOLD: Final = frozenset({"MSJSClient", "MSGolangClient"})
 _TEXT: Final = "the front end stops; connect again"
@@ -57,6 +61,8 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
     `until_s`: how long answers are waited for, on the loop's clock.
     """
     loop = asyncio.get_running_loop()
+    if connection.product == RECEIVES_BY_CALL:
+        await _between_receives(connection, until_s)
     for link in connection.links():
         # Not those for requests: what waits for credit there is lost with the connection.
         if isinstance(link.context, (SendingLink, ReceivingLink)):
@@ -89,6 +95,23 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
         async with asyncio.timeout(GOODBYE_S):
             while not connection.gone:
                 await connection.changed()
+
+
+async def _between_receives(connection: "ClientConnection", until_s: float) -> None:
+    """Wait until no receive is under way that began before, or it is too late for that.
+
+    What comes meanwhile is received. A program that holds messages waits for none.
+    """
+    loop = asyncio.get_running_loop()
+    waiting = [
+        (link, link.flows)
+        for link in connection.links()
+        if isinstance(link, OutgoingLink) and isinstance(link.context, ReceivingLink)
+    ]
+    while not connection.gone and not connection.unsettled and loop.time() < until_s:
+        if not any(link.is_open and link.credit and link.flows == n for link, n in waiting):
+            return
+        await asyncio.sleep(LOOK_S)
 
 
 async def _settled(connection: "ClientConnection", until_s: float) -> None:
