@@ -42,7 +42,7 @@ def test_blank_lines_are_messages(tmp_path: Path) -> None:
 
     found = list(_outgoing(None, path, Fields()))
 
-    assert [each.body for each in found] == ["a", "", "  ", "b"]
+    assert [each and each.body for each in found] == ["a", "", "  ", "b"]
 
 
 def test_a_partition_whose_volume_is_full_is_told_of() -> None:

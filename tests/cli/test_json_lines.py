@@ -12,8 +12,8 @@ NONE = Fields()
 @pytest.mark.parametrize(
     ("line", "body"),
     [
-        ("plain text\n", "plain text"),
-        ('{"carrier": "UA"}\n', '{"carrier": "UA"}'),
+        ("plain text", "plain text"),
+        ('{"carrier": "UA"}', '{"carrier": "UA"}'),
         ('{"body": "hello"}', "hello"),
         ('{"body": {"a": 1}}', '{"a": 1}'),
         ("[1, 2]", "[1, 2]"),

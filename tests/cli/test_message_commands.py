@@ -34,7 +34,7 @@ NOWHERE = (
         (
             ["receive", "q", "--mode", "receive-and-delete", "--no-complete"],
             "--no-complete: cannot be used with --mode receive-and-delete, which deletes "
-            "messages when they are received.",
+            "messages when they are printed.",
         ),
         (
             ["receive", "q", "--session", "s", "--dead-letters"],

@@ -23,9 +23,9 @@ def test_what_is_read_from_the_keyboard_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type
 ) -> None:
     monkeypatch.setattr(sys, "stdin", kind(io.BytesIO(b"one\ntwo\n")))
-    lines = [each.body for each in send_command._outgoing(None, None, Fields())]
+    lines = [each and each.body for each in send_command._outgoing(None, None, Fields())]
     monkeypatch.setattr(sys, "stdin", kind(io.BytesIO(b"one\ntwo\n")))
-    whole = [each.body for each in send_command._read_raw(None)]
+    whole = [each and each.body for each in send_command._read_raw(None)]
 
     asked = [
         "Reading messages from the keyboard, one per line; Ctrl-D ends.",

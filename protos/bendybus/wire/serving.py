@@ -83,6 +83,8 @@ _PEER_OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS_MAX),
+    # http_proxy in the environment is for the web, not for the bus.
+    ("grpc.enable_http_proxy", 0),
 ]
 _WATCHERS_MAX: Final = 64
 Context = grpc.aio.ServicerContext[Any, Any]

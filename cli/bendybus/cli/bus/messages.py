@@ -1,5 +1,6 @@
 """Messages and sessions of a bus, through the public client: received, peeked at, purged."""
 
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,14 +12,13 @@ from bendybus.cli import errors
 from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.bus_choice import Choice, Target
 from bendybus.cli.errors import CliError, NotFound, UsageError
-from bendybus.cli.output import json_lines, json_values, printing
+from bendybus.cli.output import json_lines, json_values, output_pipe
 from bendybus.client import (
     NEXT_AVAILABLE_SESSION,
     AutoLockRenewer,
     ServiceBusClient,
     ServiceBusMessageState,
     ServiceBusReceivedMessage,
-    ServiceBusReceiveMode,
     ServiceBusReceiver,
 )
 from bendybus.client.amqp import AmqpMessageBodyType
@@ -39,15 +39,14 @@ from bendybus.domain.errors import InvalidArgument
 READ_AT_ONCE: Final = 100
 # Locks end: what is only to be looked at is given back before they do.
 _SPARE_SHARE: Final = 0.5
-_RESCUE_S: Final = 0.5
 # How long a command may follow a session: a year.
 _FOLLOWED_S: Final = 365 * 86_400.0
 # What dead-lettering adds; it is shown under names of its own.
 ADDED_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
 _NUMBERS: Final = ("delivery_count",)
 _FACTS: Final = ("dead_letter_reason", "dead_letter_error_description", "dead_letter_source")
-# A batch of messages as plain dicts, to be printed before anything else happens to them.
-Show = Callable[[Sequence[dict[str, Any]]], None]
+# Prints messages, which are plain dicts, before anything else happens to them; yields after each.
+Show = Callable[[Sequence[dict[str, Any]]], Iterator[None]]
 # How long a session is waited for that a command names.
 _WAIT_S = 5.0
 
@@ -86,7 +85,6 @@ class Receive:
 
     most: int
     wait_s: float
-    delete: bool = False
     complete: bool = True
     # As the client names it; "": none.
     sub_queue: str = ""
@@ -98,15 +96,12 @@ class Receive:
 
 
 def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> bool:
-    """Receive messages, show each batch, then complete it.
+    """Receive messages, show each, then complete it: nothing that may not have been read.
 
     Without `complete` they are given back in the end, uncounted; returns whether that was before
     all was received that was asked for, since locks do not last for ever.
     """
-    mode = ServiceBusReceiveMode.PEEK_LOCK
-    if wanted.delete:
-        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-    options: dict[str, Any] = {"receive_mode": mode, **_of(wanted.sub_queue)}
+    options: dict[str, Any] = _of(wanted.sub_queue)
     if wanted.next_session or wanted.session is not None:
         options["session_id"] = NEXT_AVAILABLE_SESSION if wanted.next_session else wanted.session
         options["max_wait_time"] = wanted.wait_s
@@ -118,39 +113,80 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
         return False
     with receiver:
         left = wanted.most
-        held: list[ServiceBusReceivedMessage] = []
+        held: dict[int, ServiceBusReceivedMessage] = {}
         give_back_at = float("inf")
         try:
             while left > 0:
                 if time.monotonic() >= give_back_at:
                     return True
-                try:
-                    batch = receiver.receive_messages(min(left, READ_AT_ONCE), wanted.wait_s)
-                except KeyboardInterrupt:
-                    if wanted.delete:
-                        # What was just on its way is deleted already, and not in here yet.
-                        _rescue(receiver.receive_messages(READ_AT_ONCE, _RESCUE_S))
-                    raise
+                batch = receiver.receive_messages(min(left, READ_AT_ONCE), wanted.wait_s)
                 if not batch:
-                    if wanted.follow and (wanted.delete or wanted.complete):
+                    if wanted.follow and wanted.complete:
                         continue
                     return False
                 left -= len(batch)
-                held = held + batch if not wanted.delete else []
-                _show(batch, wanted, show)
-                if wanted.complete and not wanted.delete:
-                    if wanted.abandon_ms:
-                        for message in batch:
-                            receiver.abandon_message(message, delay=wanted.abandon_ms / 1_000)
-                    else:
-                        receiver.complete_messages(batch)
-                    held = []
-                elif held and give_back_at == float("inf"):
-                    give_back_at = time.monotonic() + patience_s(held[0])
+                held |= {id(message): message for message in batch}
+                if not wanted.complete:
+                    for _ in show([shown(message) for message in batch]):
+                        pass
+                    if give_back_at == float("inf"):
+                        give_back_at = time.monotonic() + patience_s(batch[0])
+                    continue
+                read: list[ServiceBusReceivedMessage] = []
+                try:
+                    whole = _read(receiver, batch, show, read)
+                finally:
+                    _settle(receiver, read, wanted.abandon_ms)
+                    for message in read:
+                        del held[id(message)]
+                if not whole:
+                    return True
         finally:
             # Only at the end: a message given back now would be the next one received.
-            give_back(receiver, held)
+            give_back(receiver, list(held.values()))
     return False
+
+
+def _read(
+    receiver: ServiceBusReceiver,
+    batch: Sequence[ServiceBusReceivedMessage],
+    show: Show,
+    read: list[ServiceBusReceivedMessage],
+) -> bool:
+    """Show messages, and note those that were read: in a pipe, by whoever reads that.
+
+    Returns False if the reader of the pipe has not taken one in time: its lock does not last.
+    """
+    showing = show([shown(message) for message in batch])
+    if not output_pipe.is_pipe(sys.stdout):
+        for _ in showing:
+            pass
+        read += batch
+        return True
+    until_s = time.monotonic() + _patience_s(receiver, batch[0])
+    for message, _ in zip(batch, showing, strict=True):
+        if not output_pipe.is_taken(sys.stdout, until_s):
+            return False
+        read.append(message)
+    return True
+
+
+def _settle(
+    receiver: ServiceBusReceiver, read: Sequence[ServiceBusReceivedMessage], abandon_ms: int
+) -> None:
+    if abandon_ms:
+        for message in read:
+            receiver.abandon_message(message, delay=abandon_ms / 1_000)
+    elif read:
+        receiver.complete_messages(list(read))
+
+
+def _patience_s(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> float:
+    """Return how long a message may be kept, which may be locked with its session."""
+    if receiver.session is None:
+        return patience_s(message)
+    until = receiver.session.locked_until_utc
+    return _FOLLOWED_S if until is None else _half_s(until)
 
 
 def _has_session(receiver: ServiceBusReceiver) -> bool:
@@ -163,23 +199,6 @@ def _has_session(receiver: ServiceBusReceiver) -> bool:
             raise
         return False
     return True
-
-
-def _show(batch: Sequence[ServiceBusReceivedMessage], wanted: Receive, show: Show) -> None:
-    try:
-        show([shown(message) for message in batch])
-    except (OSError, KeyboardInterrupt):
-        if wanted.delete:
-            _rescue(batch)
-        raise
-
-
-def _rescue(batch: Sequence[ServiceBusReceivedMessage]) -> None:
-    """Write messages to stderr that are deleted on the bus and may not have been printed."""
-    if batch:
-        printing.note("Not printed, or not in full; deleted from the queue:")
-    for message in batch:
-        printing.note(printing.json_text(shown(message)))
 
 
 def give_back(receiver: ServiceBusReceiver, held: Sequence[ServiceBusReceivedMessage]) -> None:
@@ -201,7 +220,8 @@ def peek(
                 return
             start = 0
             left -= len(batch)
-            show([shown(message) for message in batch])
+            for _ in show([shown(message) for message in batch]):
+                pass
 
 
 def purge(
@@ -308,6 +328,10 @@ def patience_s(message: ServiceBusReceivedMessage) -> float:
     until = message.locked_until_utc
     if until is None:
         raise CliError("The bus returned a message without a lock.")
+    return _half_s(until)
+
+
+def _half_s(until: datetime) -> float:
     return max(0.0, (until.timestamp() - time.time()) * _SPARE_SHARE)
 
 

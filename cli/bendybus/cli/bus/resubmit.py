@@ -10,7 +10,7 @@ import copy
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bendybus.cli.bus import messages
@@ -18,10 +18,14 @@ from bendybus.cli.errors import UsageError
 from bendybus.cli.output import json_values
 from bendybus.client import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusSubQueue
 from bendybus.client.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+from bendybus.client.exceptions import InvalidArgumentError, MessageSizeExceededError
 from bendybus.domain import subscription_name
 
 ORIGINAL_ID: Final = "ResubmittedMessageId"
 _SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
+
+# Raised for one message, which the next ones do not share.
+_OF_ONE: Final = (MessageSizeExceededError, InvalidArgumentError, TypeError)
 
 Step = Callable[[int], None]
 
@@ -72,6 +76,8 @@ class Outcome:
     seen: int = 0
     stopped: bool = False
     missing: tuple[int, ...] = ()
+    # Dead letters whose copies are refused for what they are, such as too large, each with why.
+    refused: list[tuple[int, str]] = field(default_factory=list)
 
 
 def destination(queue: str, given: str, *, undelivered: bool) -> str:
@@ -125,7 +131,11 @@ def resubmit(bus: ServiceBusClient, queue: str, wanted: Resubmit, step: Step) ->
                     if done.resubmitted >= wanted.most or not wanted.wants(facts):
                         continue
                     if not wanted.dry_run:
-                        sender.send_messages(copy_of(message, own_id=wanted.detects))
+                        try:
+                            sender.send_messages(copy_of(message, own_id=wanted.detects))
+                        except _OF_ONE as error:
+                            done.refused.append((facts["sequence_number"], str(error)))
+                            continue
                         receiver.complete_message(message)
                         del held[id(message)]
                     done.resubmitted += 1

@@ -6,7 +6,7 @@ from there and removes it in the end.
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,8 @@ class Progress:
     sent: int = 0
     # Under way when it stopped: the outcome of these lines is not known.
     uncertain: int = 0
+    # Messages that were read, without those that were stored before.
+    taken: int = 0
 
     def has(self, line: int) -> bool:
         """Return whether a line is stored."""
@@ -55,14 +57,19 @@ class Progress:
 def send(
     bus: ServiceBusClient,
     queue: str,
-    messages: Iterable[Outgoing],
+    messages: Iterable[Outgoing | None],
     step: Step,
     progress: Progress | None = None,
 ) -> int:
-    """Send messages in batches that share a key, in the order of each key; return how many."""
+    """Send messages in batches that share a key, in the order of each key; return how many.
+
+    None among them: what came before is sent now, since no more comes for a moment.
+    """
     done = progress or Progress()
+    # As of now: copies of a line that is sent several times have its number.
+    before = replace(done, also=set(done.also))
     with bus.get_queue_sender(queue) as sender:
-        for chunk in _chunks(each for each in messages if not done.has(each.line or 2**62)):
+        for chunk in _chunks(_fresh(messages, before, done)):
             for batch in _by_key(chunk).values():
                 made = [message_of(each) for each in batch]
                 done.uncertain = len(batch)
@@ -77,6 +84,18 @@ def send(
                 step(len(batch))
             done.close(chunk[-1].line)
     return done.sent
+
+
+def _fresh(
+    messages: Iterable[Outgoing | None], before: Progress, done: Progress
+) -> Iterator[Outgoing | None]:
+    """Return what is not stored yet, and count it."""
+    for each in messages:
+        if each is None:
+            yield None
+        elif not before.has(each.line or 2**62):
+            done.taken += 1
+            yield each
 
 
 def message_of(given: Outgoing) -> ServiceBusMessage:
@@ -154,11 +173,16 @@ def _beside(file: Path) -> Path:
     return file.with_name(file.name + SUFFIX)
 
 
-def _chunks(messages: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
-    """Return the messages in batches that fit the smallest limit of a batch."""
+def _chunks(messages: Iterable[Outgoing | None]) -> Iterator[list[Outgoing]]:
+    """Return the messages in batches that fit the smallest limit of a batch; None ends one."""
     chunk: list[Outgoing] = []
     size = 0
     for each in messages:
+        if each is None:
+            if chunk:
+                yield chunk
+            chunk, size = [], 0
+            continue
         own = each.size_bytes + _OVERHEAD_BYTES
         if chunk and (len(chunk) >= BATCH or size + own > _BATCH_BYTES):
             yield chunk

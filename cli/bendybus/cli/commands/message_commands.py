@@ -1,6 +1,6 @@
 """`receive`, `peek`, `purge` and `deadletter …`: reading and removing messages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -10,7 +10,7 @@ from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import entity_commands
 from bendybus.cli.commands.entity_commands import SourceName
-from bendybus.cli.errors import NotFound, UsageError
+from bendybus.cli.errors import CliError, NotFound, UsageError
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
@@ -67,7 +67,7 @@ def receive(
     ] = None,
     wait: Wait = 5.0,
     mode: Annotated[
-        Mode, typer.Option(help="Lock until settled, or delete when received.")
+        Mode, typer.Option(help="The same for both: what was printed is removed from the queue.")
     ] = Mode.PEEK_LOCK,
     complete: Annotated[
         bool, typer.Option(help="Complete printed messages, or release them uncounted.")
@@ -95,7 +95,7 @@ def receive(
     if mode is Mode.RECEIVE_AND_DELETE and not complete:
         raise UsageError(
             "--no-complete: cannot be used with --mode receive-and-delete, which deletes "
-            "messages when they are received."
+            "messages when they are printed."
         )
     if abandon and (mode is Mode.RECEIVE_AND_DELETE or not complete):
         raise UsageError("--abandon: cannot be used with --no-complete or receive-and-delete.")
@@ -108,7 +108,6 @@ def receive(
     wanted = Receive(
         most if most is not None else _ALL if follow else 1,
         max(wait, 0.1),
-        delete=mode is Mode.RECEIVE_AND_DELETE,
         complete=complete,
         sub_queue=sub_queue,
         follow=follow,
@@ -121,8 +120,8 @@ def receive(
     shown.end()
     if early:
         printing.note(
-            "Stopped early: the locks expire, so the messages shown were released. Use peek to "
-            "show any number of messages."
+            "Stopped early: the locks expire, so messages that were not completed were released. "
+            "Use peek to show any number of messages."
         )
 
 
@@ -277,6 +276,11 @@ def deadletter_resubmit(
             f"Stopped after {done.seen} dead letters: the locks of skipped ones expire. "
             "Repeat the command for the rest."
         )
+    for number, why in done.refused:
+        printing.note(f"Not sent again: dead letter {number}: {why}")
+    if done.refused:
+        count = len(done.refused)
+        raise CliError(f"{count} of {queue!r} could not be sent again and stay dead letters.")
     if done.missing:
         numbers_found = ", ".join(map(str, done.missing))
         raise NotFound(f"--number: no dead letter of {queue!r} has the number {numbers_found}.")
@@ -305,14 +309,15 @@ class _Shown:
         self._table = printing.Table(_WIDE_COLUMNS if self._wide else columns)
         self._any = False
 
-    def __call__(self, batch: Sequence[dict[str, Any]]) -> None:
-        """Print a batch; flushed to the output when this returns."""
+    def __call__(self, batch: Sequence[dict[str, Any]]) -> Iterator[None]:
+        """Print messages; yields when each is flushed to the output."""
         if self._output.structured:
             for message in batch:
                 printing.structured(message, self._output)
+                yield
         else:
             self._any = True
-            self._table.rows([self._row(message) for message in batch])
+            yield from self._table.each([self._row(message) for message in batch])
 
     def end(self) -> None:
         """Print the header alone, when there was nothing."""

@@ -6,7 +6,9 @@ is not looked at, and a value is never taken for an option. And `--json`, as 0.6
 `--output=json`.
 """
 
+import contextlib
 import errno
+import io
 import logging
 import os
 import sys
@@ -59,17 +61,32 @@ def guarded(command: Callable[[], object]) -> int:
         return _say("Interrupted.", errors.INTERRUPTED)
     except BrokenPipeError:
         return _pipe_closed()
+    except UnicodeEncodeError as error:
+        return _say(_not_text(error), errors.UsageError.exit_code)
     except OSError as error:
         return _say(_unusable(error), CliError.exit_code)
     return 0
 
 
 def _open_streams() -> None:
-    """Let what a caller closed (`<&-`, `>&-`) be empty input, and output that nobody reads."""
+    """Let what a caller closed (`<&-`, `>&-`) be empty input, and output that nobody reads.
+
+    What the encoding of an output lacks is written as an escape: a message is not lost for it.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             file = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(file, mode, encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors != "backslashreplace":
+            # Whoever put another file under an open stream finds it cannot be changed any more.
+            with contextlib.suppress(OSError):
+                stream.reconfigure(errors="backslashreplace")
+
+
+def _not_text(error: UnicodeEncodeError) -> str:
+    """Return the sentence for a name or a value that has bytes which are no text."""
+    return f"{error.object[:60]!a} is not UTF-8 text. Give names and values in UTF-8."
 
 
 def _unusable(error: OSError) -> str:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
@@ -11,6 +11,7 @@ from bendybus.cli.bus import setting_texts
 from bendybus.cli.commands import completion
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
+from bendybus.cli.output.input_lines import InputLines
 from bendybus.cli.output.printing import Output, OutputOption
 
 if TYPE_CHECKING:
@@ -91,11 +92,16 @@ def _say_where_it_stopped(
     """Print how much of an import is stored, and how to continue."""
     from bendybus.cli.bus import send_messages
 
+    unsent = progress.taken - progress.sent - progress.uncertain
     if not progress.sent and not progress.uncertain and not progress.through:
+        if unsent and isinstance(error, KeyboardInterrupt):
+            printing.note(f"Not sent: {unsent} lines that were read.")
         return
     said = f"Stopped: {progress.sent} messages are stored"
     if progress.uncertain:
         said += f", and {progress.uncertain} more may be stored"
+    if unsent:
+        said += f"; {unsent} lines were read and not sent"
     if file is not None and send_messages.keep_progress(file, queue, progress):
         printing.note(f"{said}. Repeat the command with --resume to continue.")
         return
@@ -106,39 +112,54 @@ def _say_where_it_stopped(
     printing.note(f"{said}.")
 
 
-def _outgoing(body: str | None, file: Path | None, fields: "Fields") -> "Iterator[Outgoing]":
+def _outgoing(body: str | None, file: Path | None, fields: "Fields") -> "Iterator[Outgoing | None]":
     from bendybus.cli.output import json_lines
 
     if body is not None:
         yield json_lines.parse(body, 1, fields)
         return
-    for number, line in enumerate(_read(file), 1):
+    number = 0
+    for line in _read(file):
+        if line is None:
+            yield None
+            continue
+        number += 1
         # A blank line is a message, too: an empty one.
         yield json_lines.parse(line, number, fields)
 
 
-def _read(path: Path | None) -> Iterator[str]:
+def _read(path: Path | None) -> Iterator[str | None]:
+    """Yield the lines of a file or of stdin; None: no more came for a moment."""
     if path is None:
         if _is_keyboard(path):
             printing.note("Reading messages from the keyboard, one per line; Ctrl-D ends.")
-        for number, line in enumerate(sys.stdin.buffer, 1):
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise CliError(
-                    f"stdin, line {number}: is not UTF-8 text. Send it as UTF-8, or use --raw."
-                ) from error
+        yield from _decoded(sys.stdin.buffer, "stdin")
         return
     try:
-        with path.open(encoding="utf-8") as file:
-            yield from file
+        with path.open("rb") as file:
+            yield from _decoded(file, str(path))
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def _decoded(file: BinaryIO, name: str) -> Iterator[str | None]:
+    number, lines = 0, InputLines(file)
+    try:
+        for line in lines:
+            number += line is not None
+            yield line if line is None else line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CliError(f"{path} is not UTF-8 text. Save it as UTF-8, or use --raw.") from error
+        do = "Save" if file is not sys.stdin.buffer else "Send"
+        raise CliError(
+            f"{name}, line {number}: is not UTF-8 text. {do} it as UTF-8, or use --raw."
+        ) from error
+    except KeyboardInterrupt:
+        if lines.unfinished:
+            printing.note(f"Not sent: {lines.unfinished} bytes of a line that has no end yet.")
+        raise
 
 
-def _read_raw(path: Path | None) -> "Iterator[Outgoing]":
+def _read_raw(path: Path | None) -> "Iterator[Outgoing | None]":
     from bendybus.cli.output.json_lines import Outgoing
 
     if _is_keyboard(path):
@@ -183,13 +204,16 @@ def _options(properties: Sequence[str], ttl: str, at: str) -> dict[str, Any]:
 
 
 def _given(
-    source: "Iterator[Outgoing]", options: dict[str, Any], count: int
-) -> "Iterator[Outgoing]":
+    source: "Iterator[Outgoing | None]", options: dict[str, Any], count: int
+) -> "Iterator[Outgoing | None]":
     """Return the messages with the properties from the command line."""
     from dataclasses import replace
 
     name = "application_properties"
     for each in source:
+        if each is None:
+            yield None
+            continue
         if options:
             both = {**each.properties, **options}
             if name in each.properties and name in options:

@@ -48,6 +48,8 @@ DECIDED_BY_THE_BUS: Final = (
     "dead_letter_error_description",
     "dead_letter_source",
 )
+# A BOM, with which some editors begin a file.
+_MARK: Final = "\ufeff"
 _BODIES: Final = ("body", "body_base64", "body_type")
 _PROPERTIES: Final = "application_properties"
 
@@ -85,9 +87,12 @@ class Outgoing:
 
 
 def parse(line: str, number: int, fields: Fields) -> Outgoing:
-    """Return the message of line `number`. Raises UsageError that names the line and the field."""
-    text: str | bytes = line.rstrip("\r\n")
-    value = _json(str(text))
+    """Return the message of line `number`. Raises UsageError that names the line and the field.
+
+    What is no object is the body as it is; the mark of a file's encoding is no part of an object.
+    """
+    text: str | bytes = line
+    value = _json(line.removeprefix(_MARK))
     properties: dict[str, Any] = {}
     kind = "data"
     if isinstance(value, dict) and ("body" in value or "body_base64" in value):

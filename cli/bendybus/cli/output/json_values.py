@@ -7,13 +7,15 @@ an object of two keys, `{"TYPE": "UUID", "VALUE": "…"}`, as the client takes i
     UUID               its text
     TIMESTAMP          milliseconds since 1970-01-01T00:00:00Z
     UBYTE … INT        a whole number; ULONG too
-    FLOAT              a number (32 bits)
+    FLOAT, DOUBLE      a number, the first of 32 bits; or the text NaN, Infinity or -Infinity, which
+                       JSON does not have
     CHAR, SYMBOL       text
     ENCODED            base64: the AMQP encoding of what only AMQP has, such as an array
 """
 
 import base64
 import binascii
+import math
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -32,6 +34,9 @@ _WIDTHS: Final = (
 )
 
 
+_NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
 def to_json(value: Any) -> Any:
     """Return a received value as JSON has it."""
     if isinstance(value, values.Text):
@@ -43,6 +48,8 @@ def to_json(value: Any) -> Any:
     for kind, name, convert in _TYPES:
         if isinstance(value, kind):
             return {"TYPE": name, "VALUE": convert(value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"TYPE": "DOUBLE", "VALUE": _number(value)}
     return value
 
 
@@ -70,9 +77,18 @@ def _typed(name: str, value: Any) -> Any:
             return values.Encoded(base64.b64decode(value, validate=True))
         if name == "UUID":
             return uuid.UUID(value)
-    except (ValueError, TypeError, AttributeError, binascii.Error):
+        if name in ("FLOAT", "DOUBLE") and isinstance(value, str):
+            value = _NOT_FINITE[value]
+    except (ValueError, TypeError, AttributeError, KeyError, binascii.Error):
         raise ValueError(f"invalid {name}: {value!r}") from None
     return (name, value)
+
+
+def _number(value: float) -> float | str:
+    """Return a number as JSON has it, or the name of one that it has not."""
+    if math.isfinite(value):
+        return float(value)
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _base64(value: bytes) -> str:
@@ -83,7 +99,7 @@ def _base64(value: bytes) -> str:
 _TYPES: Final[tuple[tuple[type, str, Callable[[Any], Any]], ...]] = (
     (values.Timestamp, "TIMESTAMP", int),
     *((kind, kind.__name__.upper(), int) for kind in _WIDTHS),
-    (values.Float32, "FLOAT", float),
+    (values.Float32, "FLOAT", _number),
     (values.Char, "CHAR", str),
     (values.Symbol, "SYMBOL", key_text),
     (uuid.UUID, "UUID", str),

@@ -4,6 +4,7 @@ What a message or a bus says never reaches the terminal as it is: control charac
 be the terminal's commands. Here they become what Python writes for them.
 """
 
+import codecs
 import json
 import os
 import re
@@ -72,8 +73,14 @@ def note(text: str) -> None:
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """Return one JSON object on a line, with no character that a terminal acts on."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    """Return one JSON object on a line, with no character that a terminal acts on.
+
+    Where stdout has another encoding than UTF-8, characters outside ASCII are escaped as JSON has
+    it: what stdout itself would write for them is no JSON.
+    """
+    plain = getattr(sys.stdout, "encoding", "utf-8") or "ascii"
+    escaped = codecs.lookup(plain).name != "utf-8"
+    text = json.dumps(value, ensure_ascii=escaped, allow_nan=False, default=str)
     return _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
@@ -119,6 +126,19 @@ class Table:
             for text in self._layout.lines(cells):
                 print(text)
             sys.stdout.flush()
+
+    def each(self, rows: Sequence[Sequence[object]]) -> Iterator[None]:
+        """Print rows, the header before the first; yields when each is flushed.
+
+        In a terminal, where a row may take several lines, the first is flushed with all of them.
+        """
+        lines = self._layout.lines([[_cell(value) for value in row] for row in rows])
+        more = len(lines) - len(rows)
+        for index in range(len(rows)):
+            for text in lines[: more + 1] if not index else lines[more + index : more + index + 1]:
+                print(text)
+            sys.stdout.flush()
+            yield
 
 
 def clear() -> None:

@@ -31,6 +31,8 @@ _OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
     # Connections that must not block each other do not share one.
     ("grpc.use_local_subchannel_pool", 1),
+    # http_proxy in the environment is for the web: no proxy knows a bus on this machine or cluster.
+    ("grpc.enable_http_proxy", 0),
 )
 # What gRPC reports of an address where nothing listens, and of a host name that does not exist.
 _NOT_LISTENING: Final = ("Connection refused", "DNS resolution failed")

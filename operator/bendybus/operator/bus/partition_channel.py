@@ -39,6 +39,8 @@ _OPTIONS: Final = [
     ("grpc.http2.max_pings_without_data", 0),
     # Two operators in one process (in tests) must not share connections.
     ("grpc.use_local_subchannel_pool", 1),
+    # http_proxy in the environment is for the web, not for partitions.
+    ("grpc.enable_http_proxy", 0),
 ]
 Metadata = tuple[tuple[str, str], ...]
 
