@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from bendybus.amqp import frames
-from bendybus.amqp.performatives import Attach, SaslMechanisms
+from bendybus.amqp.performatives import Attach, Close, SaslMechanisms
 from tests.integration.amqp import AmqpBus
 from tests.integration.guarded import Guarded
 from tests.integration.raw_amqp import SENDER, RawAmqp, attach_of, ended
+from tests.integration.secured import ROOT_KEY, ROOT_POLICY
 
 pytestmark = pytest.mark.requirement("R574")
 LIMIT = 1024 * 1024
@@ -63,3 +64,24 @@ def test_external_is_offered_and_gives_no_rights(guarded: Guarded) -> None:
 
         assert refused is not None
         assert ended(refused) == "amqp:unauthorized-access"
+
+
+@pytest.mark.requirement("R568")
+@pytest.mark.parametrize("known", [False, True])
+def test_only_a_client_with_a_token_may_write_frames_that_are_too_large(
+    guarded: Guarded, known: bool
+) -> None:
+    """What is incomplete of a frame is kept: a stranger takes no more than it was told."""
+    begun = (200_000).to_bytes(4, "big") + b"\2\0\0\0" + bytes(1_000)
+    with RawAmqp(guarded.amqp_address) as raw:
+        if known:
+            raw.plain(ROOT_POLICY, ROOT_KEY)
+        else:
+            raw.open()
+
+        raw.write(begun)
+        raw.read(1.0)
+
+        assert [ended(each) for each in raw.said(Close)] == (
+            [] if known else ["amqp:connection:framing-error"]
+        )

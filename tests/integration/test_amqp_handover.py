@@ -25,7 +25,7 @@ from bendybus.amqp.performatives import (
 )
 from bendybus.amqp.sections import Message
 from bendybus.amqp.values import Symbol
-from bendybus.frontend.listeners.amqp.hand_over import RECEIVES_BY_CALL, TOLD
+from bendybus.frontend.listeners.amqp.hand_over import KEEPS_CREDIT, RECEIVES_BY_CALL, TOLD
 from tests.amqp.peers import message
 from tests.integration.amqp import AmqpBus, take
 from tests.integration.balancer import Balancer
@@ -175,6 +175,20 @@ def test_a_connection_of_the_sdk_for_python_ends_when_its_next_receive_begins(
             peer.flow("orders", 1)
 
             assert peer.wait_for_end() < 1
+
+
+@pytest.mark.requirement("R518")
+def test_vertx_keeps_its_credit(amqp_bus: AmqpBus) -> None:
+    peer = RawAmqp(amqp_bus.amqp_address)
+    with peer.open(properties={Symbol("product"): KEEPS_CREDIT}):
+        assert peer.attach("orders", SENDER) is None
+        granted = peer.wait(Flow, lambda each: each.handle is not None)
+        amqp_bus.front_end.signal(signal.SIGTERM)
+
+        peer.wait_for_end()
+
+        assert granted.link_credit
+        assert all(each.link_credit != 0 for each in peer.said(Flow))
 
 
 @pytest.mark.requirement("R581")

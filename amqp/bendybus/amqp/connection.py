@@ -106,6 +106,8 @@ class Connection:
         self.links = self.waiting_bytes = 0
         # The caller may lower these for a peer that is not authorized yet.
         self.sessions_max, self.links_max = settings.sessions_max, settings.links_max
+        # See the setting; the caller may lower it, too.
+        self.frame_bytes_taken = settings.frame_bytes_taken
         # Frames that the peer may still send; None: no limit.
         self.frames_left: int | None = None
         # The largest frame that the peer accepts, in bytes.
@@ -243,6 +245,8 @@ class Connection:
             return False
         if self._state is _State.SASL and self._asked:
             return False
+        if self._state is _State.OPEN:
+            self._reader.size_max = max(self.settings.max_frame_size, self.frame_bytes_taken)
         frame = self._reader.frame()
         if frame is None:
             return False
@@ -338,7 +342,6 @@ class Connection:
         # The rest is not kept.
         self.peer = Open(asked.container_id, asked.hostname, asked.max_frame_size)
         self.frame_bytes_max = min(asked.max_frame_size, self.settings.max_frame_size)
-        self._reader.size_max = max(self.settings.max_frame_size, self.settings.frame_bytes_taken)
         self._state = _State.OPEN
         answer = Open(
             container_id=self.settings.container_id,

@@ -5,6 +5,7 @@
                                           at the commit
     one that is refused ──► the transaction can only be rolled back: a client that does not wait
                             for outcomes, or settled first, learns it from its discharge
+    requests that take time         ──► a commit that came after them waits for them
     discharge(txn-id) ──► committed, rolled back (with the reason), or com.microsoft:timeout
     rolled back ──► deliveries that the client has settled, as JMS does, come again, counted; it can
                     settle the others otherwise
@@ -23,9 +24,9 @@ Source: AMQP 1.0, part 4. A discharge whose outcome is unknown is repeated here 
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bendybus.amqp import sections
 from bendybus.amqp.composites import Composite, known
@@ -90,6 +91,10 @@ class CoordinatorLink:
         self._sequels: dict[bytes, list[Sequel]] = {}
         # Why a part of a transaction was refused, which therefore cannot be committed.
         self._refused: dict[bytes, BusError] = {}
+        # By transaction: requests under way that came before its discharge; those that are to be
+        # committed once their requests are done.
+        self._requests: dict[bytes, set[asyncio.Task[None]]] = {}
+        self._waiting: set[bytes] = set()
 
         # The first entity of a session that begins with this link; "": none yet.
         self._leads = link.session.links == (link,)
@@ -154,6 +159,18 @@ class CoordinatorLink:
         """Let a transaction not be committed: a part of it was refused."""
         self._refused.setdefault(transaction_id, error)
 
+    def expect(self, transaction_id: bytes, request: asyncio.Task[None]) -> None:
+        """Take note of a request under way that adds to a transaction."""
+        requests = self._requests.setdefault(transaction_id, set())
+        requests.add(request)
+
+        def over(task: asyncio.Task[None]) -> None:
+            requests.discard(task)
+            if not requests and self._requests.get(transaction_id) is requests:
+                del self._requests[transaction_id]
+
+        request.add_done_callback(over)
+
     def has(self, transaction_id: bytes) -> bool:
         """Whether a transaction is open on this link."""
         return transaction_id in self._open or transaction_id in self._promised
@@ -170,6 +187,7 @@ class CoordinatorLink:
         self._promised.clear()
         sequels, self._sequels = self._sequels, {}
         self._refused.clear()
+        self._requests.clear()
         for each in opened.values():
             self._connection.front_end.transactions.forget(each)
         for transaction in sequels.values():
@@ -198,8 +216,13 @@ class CoordinatorLink:
         self._promised.add(transaction_id)
 
     def _discharge(self, event: Delivered, asked: Discharge) -> None:
-        if not self.has(asked.txn_id):
+        if not self.has(asked.txn_id) or asked.txn_id in self._waiting:
             self._say(event, Rejected(Error(UNKNOWN_ID, "the transaction is not open here")))
+            return
+        requests = self._requests.pop(asked.txn_id, None)
+        if requests and not asked.fail:
+            self._waiting.add(asked.txn_id)
+            self._start(self._discharge_after(requests, event, asked))
             return
         self._promised.discard(asked.txn_id)
         opened = self._open.pop(asked.txn_id, None)
@@ -216,12 +239,25 @@ class CoordinatorLink:
                 self._say(event, Rejected(Error(ROLLBACK, text)))
             return
         # Not cancelled with the connection: the commit may be done already.
-        task = asyncio.get_running_loop().create_task(
-            self._commit(event, opened, sequels), name="amqp-commit"
-        )
+        self._start(self._commit(event, opened, sequels))
+
+    def _start(self, commit: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(commit, name="amqp-commit")
         self._commits.add(task)
         self._connection.commits += 1
         task.add_done_callback(self._commits.discard)
+
+    async def _discharge_after(
+        self, requests: Iterable[asyncio.Task[None]], event: Delivered, asked: Discharge
+    ) -> None:
+        """Commit when the requests are done that the client did not wait for."""
+        try:
+            await asyncio.wait(list(requests))
+        finally:
+            self._waiting.discard(asked.txn_id)
+            self._connection.commits -= 1
+        self._discharge(event, asked)
+        self._connection.write_soon()
 
     async def _commit(self, event: Delivered, opened: Open, sequels: Sequence[Sequel]) -> None:
         try:
@@ -280,11 +316,24 @@ def collect(
 
     Raises why it is refused.
     """
+    find(coordinators, state).collect(state.txn_id, operation, link, sequel)
+
+
+def find(coordinators: Iterable[CoordinatorLink], state: TransactionalState) -> CoordinatorLink:
+    """Return the link of the transaction that a state names. Raises TransactionGone."""
     for each in coordinators:
         if each.has(state.txn_id):
-            each.collect(state.txn_id, operation, link, sequel)
-            return
+            return each
     raise TransactionGone(UNKNOWN_ID, "the transaction is not open on this connection.")
+
+
+def expect(
+    coordinators: Iterable[CoordinatorLink], state: TransactionalState, request: asyncio.Task[None]
+) -> None:
+    """Take note of a request that adds to the transaction that a state names."""
+    for each in coordinators:
+        if each.has(state.txn_id):
+            each.expect(state.txn_id, request)
 
 
 def spoil(

@@ -42,6 +42,9 @@ SETTLES_S: Final = 0.25
 # The product that the SDK for Python names in its open. It gives credit at each receive.
 RECEIVES_BY_CALL: Final = "azsdk-python-servicebus"
 LOOK_S: Final = 0.05
+# The product of Vert.x. If credit is taken back while transfers are on their way, proton-j counts a
+# credit below zero, and SmallRye's connector, which requests as many messages, fails for good.
+KEEPS_CREDIT: Final = "vertx-proton"
 # The products that the SDKs for JavaScript and Go name in their open.
 TOLD: Final = frozenset({"MSJSClient", "MSGolangClient"})
 _TEXT: Final = "the front end stops; connect again"
@@ -63,9 +66,13 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
     loop = asyncio.get_running_loop()
     if connection.product == RECEIVES_BY_CALL:
         await _between_receives(connection, until_s)
+        # What a receive has got at the last moment is settled, as if it had come before.
+        until_s = max(until_s, loop.time() + MOMENT_S)
     for link in connection.links():
         # Not those for requests: what waits for credit there is lost with the connection.
-        if isinstance(link.context, (SendingLink, ReceivingLink)):
+        if isinstance(link.context, SendingLink):
+            link.context.finish(takes_back=connection.product != KEEPS_CREDIT)
+        elif isinstance(link.context, ReceivingLink):
             link.context.finish()
     connection.write_soon()
     began_s = loop.time()

@@ -149,6 +149,8 @@ class ManagementLink(RequestLink):
         task = loop.create_task(self._take(asked), name="amqp-request")
         self._under_way.add(task)
         task.add_done_callback(over)
+        if event.state is not None:
+            coordinator.expect(connection.coordinators, event.state, task)
 
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""
@@ -232,12 +234,24 @@ class ManagementLink(RequestLink):
         """Add a request to its transaction; return the reply."""
         coordinators = self.connection.coordinators
         try:
-            operation, reply = await collected(self, fields)
+            operation, reply = collected(self, fields)
             coordinator.collect(coordinators, state, operation, self.link)
+            if isinstance(operation.part, SendPart):
+                await self._number(operation.entity, operation.part)
         except BusError as error:
             coordinator.spoil(coordinators, state, error)
             raise
         return reply
+
+    async def _number(self, entity: str, part: SendPart) -> None:
+        """Fill in the numbers of what its transaction has taken: nothing is asked for the rest.
+
+        The transaction is committed after that: it waits for its requests.
+        """
+        assert isinstance(part.numbers, list)
+        async with self._turns:
+            front_end = self.connection.front_end
+            part.numbers[:] = await reserved_numbers.reserve(front_end, entity, part.messages)
 
     def _say(self, request: Message, status: int, text: str, body: Any = None) -> None:
         properties = {"statusCode": Int(status), "statusDescription": text}
@@ -318,7 +332,7 @@ async def _update_disposition(link: ManagementLink, fields: Fields) -> Reply:
     return {}
 
 
-async def _collected_disposition(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+def _collected_disposition(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     part = transact.settle_part(_disposition(link, fields))
     return Collected(*request_values.entity_and_sub_queue(link.path), part), {}
 
@@ -412,14 +426,13 @@ async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
     return {"sequence-numbers": Array(values.LONG, list(outcome.numbers))}
 
 
-async def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     messages = _messages(link, fields)
     batch = messages.batch(link.connection.new_id)
-    name, sub_queue = request_values.entity_and_sub_queue(link.path)
-    via_keys = incoming_messages.via_keys(batch)
-    numbers = await reserved_numbers.reserve(link.connection.front_end, name, batch)
-    part = SendPart(batch, True, via_keys, numbers)
-    operation = Collected(name, sub_queue, part)
+    # Filled in before the reply.
+    numbers = [0] * len(messages)
+    part = SendPart(batch, True, incoming_messages.via_keys(batch), numbers)
+    operation = Collected(*request_values.entity_and_sub_queue(link.path), part)
     return operation, {"sequence-numbers": Array(values.LONG, numbers)}
 
 
@@ -434,7 +447,7 @@ async def _cancel_scheduled(link: ManagementLink, fields: Fields) -> Reply:
     return {}
 
 
-async def _collected_cancellation(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+def _collected_cancellation(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     part = CancelPart(fields.listed("sequence-numbers", int))
     return Collected(*request_values.entity_and_sub_queue(link.path), part), {}
 
@@ -459,7 +472,7 @@ async def _set_state(link: ManagementLink, fields: Fields) -> Reply:
     return {}
 
 
-async def _collected_state(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
+def _collected_state(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
     part = StatePart(*_state_asked(link, fields))
     return Collected(request_values.entity(link.path), SubQueue.MAIN, part), {}
 
@@ -515,7 +528,7 @@ async def _delete_messages(link: ManagementLink, fields: Fields) -> Reply:
     return {"message-count": Int(count)} if count else None
 
 
-Collect = Callable[[ManagementLink, Fields], Awaitable[tuple[Collected, Reply]]]
+Collect = Callable[[ManagementLink, Fields], tuple[Collected, Reply]]
 
 
 @dataclass(frozen=True, slots=True)

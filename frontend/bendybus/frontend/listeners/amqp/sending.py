@@ -76,10 +76,11 @@ class SendingLink:
         """Grant credit."""
         self._link.grant(CREDIT)
 
-    def finish(self) -> None:
-        """Grant no more credit."""
+    def finish(self, *, takes_back: bool = True) -> None:
+        """Grant no more credit, and take back (`takes_back`) what the client has."""
         self._finishing = True
-        self._link.grant(0)
+        if takes_back:
+            self._link.grant(0)
 
     def credit_changed(self) -> None:
         """Let more transfers come, if there is little credit left."""
