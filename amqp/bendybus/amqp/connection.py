@@ -59,6 +59,9 @@ class ConnectionSettings:
     sessions_max: int = 5_000
     links_max: int = 5_000
     handle_max: int = 255
+    # The highest handle that is accepted all the same. The SDK for Java attaches all session
+    # receivers of a queue in one session, whatever its peer allows.
+    handle_taken: int = 4_999
     # The peer must send a frame at least once in this time; None: it need not.
     idle_time_out_ms: int | None = None
     # The properties in our open.
