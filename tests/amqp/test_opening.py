@@ -235,3 +235,35 @@ def test_a_disposition_may_be_larger_than_the_frames_that_are_asked_for(
     assert [each.error.condition for each in peer.said(Close)] == (
         [] if taken else ["amqp:connection:framing-error"]
     )
+
+
+@pytest.mark.requirement("R568")
+@pytest.mark.parametrize("ending", ["complete", "lost", "no room"])
+def test_a_frame_that_is_larger_than_asked_for_is_counted_until_it_is_complete(
+    ending: str,
+) -> None:
+    held: list[int] = []
+
+    def reserve(size_bytes: int) -> bool:
+        held.append(size_bytes)
+        return ending != "no room"
+
+    peer = Peer(reserve=reserve, release=lambda size_bytes: held.append(-size_bytes))
+    peer.open()
+    trace = Rejected(Error("com.microsoft:dead-letter", "x" * 100_000))
+    frame = framed(Disposition(role=True, first=0, settled=True, state=trace))
+
+    peer.feed(frame[:-1])
+
+    if ending == "no room":
+        [closed] = peer.said(Close)
+        assert closed.error.condition == "amqp:resource-limit-exceeded"
+        assert held == [len(frame)]
+        return
+    assert held == [len(frame)]
+    if ending == "complete":
+        peer.feed(frame[-1:])
+    else:
+        peer.engine.lost()
+    assert held == [len(frame), -len(frame)]
+    assert not peer.said(Close)

@@ -202,6 +202,34 @@ def test_a_receive_that_waits_for_longer_does_not_hold_up_the_front_end(amqp_bus
         assert 2 < peer.wait_for_end() < 6
 
 
+@pytest.mark.requirement("R581")
+def test_a_message_that_comes_at_the_end_of_that_time_is_read_before_the_connection_ends(
+    tmp_path: Path,
+) -> None:
+    bus = AmqpBus(tmp_path, partitions=1, front_end_options=("--drain-s=2",))
+    with bus.administration() as administration:
+        administration.create_queue("orders")
+    peer = RawAmqp(bus.amqp_address)
+    with peer.open(properties={Symbol("product"): RECEIVES_BY_CALL}):
+        assert peer.attach("orders", RECEIVER) is None
+        peer.flow("orders", 1)
+        old = bus.front_end
+        bus.start_another_front_end()
+        with bus.sdk() as sdk, sdk.get_queue_sender("orders") as sender:
+            began_s = came_s = time.monotonic()
+            old.signal(signal.SIGTERM)
+            time.sleep(1.95)
+            sender.send_messages(ServiceBusMessage("one"))
+            while not peer.ended:
+                if peer.read(0.01) and peer.said(Transfer):
+                    came_s = time.monotonic()
+            ended_s = time.monotonic()
+    bus.end()
+
+    assert ended_s - began_s < 4
+    assert ended_s - came_s > 0.1
+
+
 @pytest.mark.requirement("R518")
 def test_programs_see_no_error_while_front_ends_are_replaced(amqp_bus: AmqpBus) -> None:
     stop = threading.Event()

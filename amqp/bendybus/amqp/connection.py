@@ -59,6 +59,9 @@ class ConnectionSettings:
     sessions_max: int = 5_000
     links_max: int = 5_000
     handle_max: int = 255
+    # The highest handle that is accepted all the same. The SDK for Java attaches all session
+    # receivers of a queue in one session, whatever its peer allows.
+    handle_taken: int = 4_999
     # The peer must send a frame at least once in this time; None: it need not.
     idle_time_out_ms: int | None = None
     # The properties in our open.
@@ -117,6 +120,8 @@ class Connection:
         self._asked = self._authenticated = False
         self._reader = FrameReader(min(OPENING_FRAME_SIZE, settings.max_frame_size))
         self._out = bytearray()
+        # Reserved for a frame that is not complete.
+        self._large_bytes = 0
         self._events: list[events.Event] = []
         # By the peer's channel.
         self._sessions: dict[int, Session] = {}
@@ -249,12 +254,27 @@ class Connection:
             self._reader.size_max = max(self.settings.max_frame_size, self.frame_bytes_taken)
         frame = self._reader.frame()
         if frame is None:
+            self._count_large(self._reader.coming)
             return False
+        self._count_large(0)
         if self._state is _State.SASL:
             self._take_sasl(frame)
         else:
             self._take_frame(frame)
         return True
+
+    def _count_large(self, size_bytes: int) -> None:
+        """Reserve what an incomplete frame takes that is larger than it may be; 0: none does."""
+        wanted = size_bytes if size_bytes > self.settings.max_frame_size else 0
+        if wanted == self._large_bytes:
+            return
+        if wanted and not self.reserve(wanted):
+            raise ProtocolError(
+                "amqp:resource-limit-exceeded", f"there is no room for a frame of {wanted} bytes"
+            )
+        if self._large_bytes:
+            self.release(self._large_bytes)
+        self._large_bytes = wanted
 
     def _take_header(self, header: bytes) -> None:
         if header == frames.SASL_HEADER and not self._authenticated and not self._asked:
@@ -419,3 +439,4 @@ class Connection:
         for session in self._sessions.values():
             session.ended()
         self._sessions.clear()
+        self._count_large(0)

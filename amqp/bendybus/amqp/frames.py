@@ -47,6 +47,8 @@ class FrameReader:
         self.size_max = size_max
         self._buffer = bytearray()
         self._at = 0
+        # How large the frame is that is not complete, in bytes; 0: it is not known.
+        self.coming = 0
 
     def feed(self, data: bytes) -> None:
         """Take bytes of the peer."""
@@ -67,6 +69,7 @@ class FrameReader:
         """Return the next frame; None until it is complete. Raises ProtocolError."""
         buffer, at = self._buffer, self._at
         left = len(buffer) - at
+        self.coming = 0
         if left < HEADER_BYTES:
             return None
         size, offset, kind, channel = _HEAD.unpack_from(buffer, at)
@@ -79,6 +82,7 @@ class FrameReader:
         if kind not in (AMQP, SASL):
             raise ProtocolError(FRAMING_ERROR, f"there are no frames of type {kind}")
         if left < size:
+            self.coming = size
             return None
         self._at = at + size
         return Frame(kind, channel, bytes(buffer[at + 4 * offset : at + size]))

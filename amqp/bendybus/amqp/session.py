@@ -418,8 +418,9 @@ class Session:
             raise ProtocolError(
                 "amqp:session:handle-in-use", f"handle {attach.handle} is attached already"
             )
-        most = self.connection.settings.handle_max
-        if attach.handle > most:
+        settings = self.connection.settings
+        if attach.handle > max(settings.handle_max, settings.handle_taken):
+            most = settings.handle_max
             raise ProtocolError("amqp:connection:framing-error", f"handles are at most {most}")
         most = self.connection.links_max
         if self.connection.links >= most:

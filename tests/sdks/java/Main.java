@@ -76,6 +76,7 @@ final class Main {
                     Map.entry("renew_session", Sessions::renewSession),
                     Map.entry("lost_session", Sessions::lostSession),
                     Map.entry("settle_in_session", Sessions::settleInSession),
+                    Map.entry("many_sessions", Sessions::manySessions),
                     Map.entry("publish", Topics::publish),
                     Map.entry("dead_letter_of_subscription", Topics::deadLetter),
                     Map.entry("defer_on_subscription", Topics::defer),

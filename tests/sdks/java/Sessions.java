@@ -1,6 +1,8 @@
 import com.azure.core.amqp.exception.AmqpErrorCondition;
 import com.azure.messaging.servicebus.ServiceBusFailureReason;
+import com.azure.messaging.servicebus.ServiceBusMessage;
 import java.util.List;
+import java.util.concurrent.ConcurrentLinkedQueue;
 
 /** Operations of receivers of sessions. */
 final class Sessions {
@@ -73,5 +75,26 @@ final class Sessions {
         receiver.defer(second);
         receiver.deadLetter(Entity.takeOne(receiver));
         receiver.complete(receiver.receiveDeferredMessage(second.getSequenceNumber()));
+    }
+
+    /** More than the 255 links that a session of AMQP has by what it is told. */
+    static void manySessions(Entity entity) throws InterruptedException {
+        var ids = Entity.numbers(300);
+        entity.send(ids.stream().map(id -> new ServiceBusMessage(id).setSessionId(id)).toList());
+        var found = new ConcurrentLinkedQueue<String>();
+        var errors = new ConcurrentLinkedQueue<Throwable>();
+        var processor =
+                entity.listening()
+                        .sessionProcessor()
+                        .queueName(entity.job.entity())
+                        .maxConcurrentSessions(ids.size())
+                        .processMessage(each -> found.add(each.getMessage().getSessionId()))
+                        .processError(each -> errors.add(each.getException()))
+                        .buildProcessorClient();
+        processor.start();
+        for (int n = 0; n < 300 && found.size() < ids.size(); n++) Thread.sleep(100);
+        processor.close();
+        Entity.equal(List.copyOf(errors), List.of());
+        Entity.equal(Entity.sorted(List.copyOf(found)), ids);
     }
 }
