@@ -1,4 +1,4 @@
-"""The command line in pipes: nothing is lost between the bus and whoever reads or writes them."""
+"""The command line in pipes: no message is lost between the bus and the other end."""
 
 import os
 import re

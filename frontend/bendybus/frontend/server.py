@@ -30,7 +30,7 @@ from bendybus.v1 import (
     sender_pb2_grpc,
     transaction_pb2_grpc,
 )
-from bendybus.wire import memory, readiness, serving, tls
+from bendybus.wire import memory, readiness, serving, tls, web_origin
 from bendybus.wire.serving import Health
 
 logger = logging.getLogger(__name__)
@@ -218,6 +218,8 @@ def _start_metrics(settings: Settings, front_end: FrontEnd):  # type: ignore[no-
         server, _ = start_http_server(
             settings.metrics_port, addr=host.strip("[]"), registry=front_end.metrics.registry
         )
+    if serving.is_loopback(host):
+        web_origin.guard(server, settings.host_names)
     return server
 
 

@@ -18,7 +18,7 @@ from bendybus.partition_server.state.figures import (
     DECIDE_BOUNDS_S,
     TURN_BOUNDS_S,
 )
-from bendybus.wire import readiness
+from bendybus.wire import readiness, serving, web_origin
 from bendybus.wire.refusals import Refusals
 
 SCRAPE_TIMEOUT_S: Final = 2.0
@@ -235,6 +235,8 @@ class _Running:
             self._server, self._thread = start_http_server(
                 port, addr=host.strip("[]"), registry=registry
             )
+        if serving.is_loopback(host):
+            web_origin.guard(self._server)
 
     def close(self) -> None:
         self._server.shutdown()

@@ -153,7 +153,7 @@ def _read(
     show: Show,
     read: list[ServiceBusReceivedMessage],
 ) -> bool:
-    """Show messages, and note those that were read: in a pipe, by whoever reads that.
+    """Show messages, and note which were read: in a pipe, by its reader.
 
     Returns False if the reader of the pipe has not taken one in time: its lock does not last.
     """

@@ -89,7 +89,7 @@ def send(
 def _fresh(
     messages: Iterable[Outgoing | None], before: Progress, done: Progress
 ) -> Iterator[Outgoing | None]:
-    """Return what is not stored yet, and count it."""
+    """Yield the messages that are not stored yet, and count them."""
     for each in messages:
         if each is None:
             yield None

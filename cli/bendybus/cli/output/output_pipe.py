@@ -1,4 +1,4 @@
-"""What becomes of output in a pipe: whether its reader has taken it, or is gone.
+"""Output in a pipe: has its reader taken it, or gone away?
 
     written ──► in the pipe, up to 64 KB ──► read
                      └── the reader ends: what is in there is lost

@@ -100,12 +100,14 @@ class BesideGrpc:
         from bendybus.frontend.listeners.web.administration import Administration
         from bendybus.frontend.listeners.web.server import HttpServer
 
+        names = frozenset(map(str.lower, self._settings.host_names))
         made = HttpServer(
             amqp.admit,
             self._front_end.ready,
             Administration(self._front_end, self._authenticator),
             connections_max=self._settings.max_connections,
             request_s=amqp.times.first_s,
+            names=None if self._authenticator.required else names,
         )
         await made.start()
         amqp.serve_also(made)

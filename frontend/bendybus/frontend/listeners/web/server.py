@@ -10,7 +10,7 @@ Source: the health page is the emulator's.
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -19,6 +19,7 @@ from aiohttp import web
 from bendybus.frontend.listeners.web import requests, websockets
 from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.websockets import Admit
+from bendybus.wire import web_origin
 
 HEALTH: Final = "/health"
 _WELCOME: Final = f"""\
@@ -216,7 +217,11 @@ def _unknown() -> bool:
 
 
 class HttpServer:
-    """A server for these routes. `request_s`: how long the headers of a request may take."""
+    """A server for these routes. `request_s`: how long the headers of a request may take.
+
+    `names`: where no key is checked, the host names that web pages may use beside those of this
+    machine, see `web_origin`; None: keys are checked.
+    """
 
     def __init__(
         self,
@@ -226,8 +231,10 @@ class HttpServer:
         *,
         connections_max: int,
         request_s: float,
+        names: Collection[str] | None = None,
     ) -> None:
         self.request_s = request_s
+        self._names = names
         self._admit = admit
         self._healthy = healthy
         self._administration = administration
@@ -302,6 +309,12 @@ class HttpServer:
         guard = self._guard(request)
         guard.heard()
         try:
+            if self._names is not None:
+                headers = request.headers
+                host, origin = headers.get("Host"), headers.get("Origin")
+                why = web_origin.refusal(host, origin, self._names)
+                if why is not None:
+                    return requests.http_error_response(HTTPStatus.FORBIDDEN, why)
             return await handler(request)
         finally:
             guard.answered()

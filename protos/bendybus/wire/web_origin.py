@@ -1,0 +1,79 @@
+"""Which web pages may reach a server that checks no key: those of this machine, and of given names.
+
+A browser lets any page send requests to a server on loopback, and open WebSockets to it; where a
+name of the page's own leads to loopback (DNS rebinding), it also lets the page read the answers. A
+page cannot change what its browser says of it: Origin names the page, Host the name that was used.
+Programs that are no browser send no Origin.
+
+Source: RFC 6455, 10.2.
+"""
+
+import ipaddress
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+from urllib.parse import urlsplit
+from wsgiref.simple_server import WSGIServer
+
+VARIABLE: Final = "BENDYBUS_HOST_NAMES"
+_LOCAL: Final = "localhost"
+_SHOWN_CHARS: Final = 100
+# See PEP 3333.
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def refusal(host: str | None, origin: str | None, names: Collection[str]) -> str | None:
+    """Return why a request is refused, None if it is not.
+
+    `host` and `origin`: the headers, None if there is none; `names`: those that clients may use
+    beside the ones of this machine, in lower case.
+    """
+    if origin is not None and not _is_known(_name_in(origin, of_origin=True), names):
+        return (
+            f"this bus checks no key, and a web page of {origin[:_SHOWN_CHARS]!r} may not use it. "
+            f"If it may, start the bus with that host name in {VARIABLE}."
+        )
+    if host is not None and not _is_known(_name_in(host, of_origin=False), names):
+        return (
+            f"this bus checks no key, and is not known as {host[:_SHOWN_CHARS]!r}, so that no web "
+            f"page can lead there by a name of its own. Use localhost, or start the bus with that "
+            f"host name in {VARIABLE}."
+        )
+    return None
+
+
+def guard(server: WSGIServer, names: Collection[str] = ()) -> None:
+    """Let a server, such as that of metrics, answer no foreign web page."""
+    application = server.get_app()
+    assert application is not None, "it serves something"
+    server.set_app(guarded(application, names))
+
+
+def guarded(application: Wsgi, names: Collection[str] = ()) -> Wsgi:
+    """Return a WSGI application that answers no foreign web page."""
+
+    def checked(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        why = refusal(environment.get("HTTP_HOST"), environment.get("HTTP_ORIGIN"), names)
+        if why is None:
+            return application(environment, start)
+        start("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{why}\n".encode()]
+
+    return checked
+
+
+def _name_in(header: str, *, of_origin: bool) -> str:
+    """Return the host name in a header, in lower case; "": there is none, as in `null`."""
+    try:
+        found = urlsplit(header if of_origin else f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+    return found.rstrip(".")
+
+
+def _is_known(name: str, names: Collection[str]) -> bool:
+    if name == _LOCAL or name.endswith(f".{_LOCAL}") or name in names:
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
