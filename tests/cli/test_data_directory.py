@@ -1,5 +1,8 @@
 """What a folder of data is of: tier and partitions stay what they were."""
 
+import os
+import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -66,3 +69,24 @@ def test_partition_servers_are_told_how_many_partitions_their_bus_has(tmp_path: 
     )
 
     assert command[command.index("--partition-count") + 1] == "4"
+
+
+@pytest.mark.requirement("R587")
+@pytest.mark.parametrize("existing", [False, True])
+def test_what_a_bus_keeps_is_for_its_user_alone(tmp_path: Path, existing: bool) -> None:
+    folder, before = tmp_path / "data", os.umask(0o022)
+    if existing:
+        folder.mkdir(mode=0o755)
+    try:
+        with data_directory.held(folder):
+            (folder / "logs").mkdir()
+            (folder / "logs" / "partition.log").write_text("secret", encoding="utf-8")
+            subprocess.run(["touch", folder / "partition.db"], check=True)
+        after = os.umask(before)
+    finally:
+        os.umask(before)
+
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert modes == {"lock": 0o600, "logs": 0o700, "partition.log": 0o600, "partition.db": 0o600}
+    assert after == 0o022

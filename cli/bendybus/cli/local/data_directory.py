@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +46,10 @@ class Identity:
     created_at: str
 
 
+# What others than the user may do with files.
+_FOR_OTHERS: Final = 0o077
+
+
 def root(environment: Mapping[str, str]) -> Path:
     """Return the folder that holds the data directories of all local buses."""
     home = environment.get("XDG_DATA_HOME", "")
@@ -55,15 +59,24 @@ def root(environment: Mapping[str, str]) -> Path:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold the directory for oneself. Raises CliError that names who else does."""
+    """Hold the directory for oneself. Raises CliError that names who else does.
+
+    Meanwhile what this process and those that it starts make is for their user alone: messages and
+    logs are as private as keys.
+    """
     if fcntl is None:
         raise CliError(
             "A bus runs on Linux and macOS only. Connect to one with --connection-string."
         )
+    before = os.umask(_FOR_OTHERS)
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        with suppress(PermissionError):
+            # One of a version that let others read it; it stays where it belongs to someone else.
+            directory.chmod(directory.stat().st_mode & 0o7777 & ~_FOR_OTHERS)
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        os.umask(before)
         raise CliError(
             f"{directory}: {(error.strerror or 'cannot be used').lower()}. "
             "Choose another folder with --data."
@@ -82,6 +95,7 @@ def held(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+        os.umask(before)
 
 
 def is_held(directory: Path) -> bool:

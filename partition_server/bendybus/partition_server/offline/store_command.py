@@ -67,7 +67,9 @@ def _back_up(file: Path, to: str) -> int:
             )
         part = target.with_name(f"{target.name}.part")
         try:
-            with part.open("wb") as out:
+            # Not readable by others, as little as the file that it is a copy of.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            with os.fdopen(os.open(part, flags, 0o600), "wb") as out:
                 size = backup_copy.back_up(file, out)
                 os.fsync(out.fileno())
             part.rename(target)
