@@ -26,7 +26,7 @@ from bendybus.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from tests.amqp.peers import Peer, framed
+from tests.amqp.peers import Peer, framed, message
 from tests.work import steps
 
 LONG = "why " * 500
@@ -336,3 +336,23 @@ def test_a_tag_may_be_longer_than_the_specification_has_it(more: bool) -> None:
 
     [delivered] = peer.heard(events.Delivered)
     assert delivered.tag == tag
+
+
+@pytest.mark.requirement("R588")
+@pytest.mark.parametrize("early", [0, 1, 3])
+def test_a_transfer_that_comes_before_the_answer_to_its_attach_is_answered(early: int) -> None:
+    """With one read: attach and transfers, before there can be credit for them."""
+    peer = opened()
+    attach = Attach("s", 0, False, source=Source("here"), target=Target("queue"))
+    attach.initial_delivery_count = 0
+    transfers = [framed(Transfer(0, n, b"t%d" % n), message()) for n in range(early)]
+
+    peer.feed(framed(attach) + b"".join(transfers))
+    link = peer.heard(events.Attached)[-1].link
+    link.accept()
+    peer.take()
+
+    told = [each.error.condition for each in peer.said(Detach)]
+    assert told == ["amqp:link:transfer-limit-exceeded"] * bool(early)
+    assert link.is_open is not bool(early)
+    assert not peer.heard(events.Delivered)

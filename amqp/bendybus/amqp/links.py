@@ -145,11 +145,23 @@ class IncomingLink(Link):
         self._first: Transfer | None = None
         self._parts = bytearray()
         self._dropped = self._no_room = False
+        # A transfer came before the answer to the attach.
+        self._early = False
 
     def accept(self, **given: Any) -> None:
-        """Attach it; see `Link.accept`. max_message_size 0 or None: without a limit."""
+        """Attach it; see `Link.accept`. max_message_size 0 or None: without a limit.
+
+        It is detached if a transfer came already: the peer had no credit for it.
+        """
         self.max_message_size = given.get("max_message_size") or 0
         super().accept(**given)
+        if self._early:
+            self.detach(
+                Error(
+                    "amqp:link:transfer-limit-exceeded",
+                    "a transfer came before there was credit for it; wait for a flow",
+                )
+            )
 
     def grant(self, credit: int) -> None:
         """Set the credit: how many deliveries may follow."""
@@ -166,6 +178,7 @@ class IncomingLink(Link):
     def transfer(self, transfer: Transfer, payload: bytes) -> None:
         """Take a transfer of the peer. Raises ProtocolError."""
         if self.state is not LinkState.OPEN:
+            self._early = self.state is LinkState.ATTACHING
             return
         if self._first is None:
             if not transfer.more and not transfer.aborted:
