@@ -19,6 +19,8 @@ from bendybus.v1.message_pb2 import Value, ValueList, ValueMap
 APPLICATION_PROPERTIES: Final = "application_properties"
 # Of lists and maps: protobuf reads messages nested at most 100 deep, and a map takes three levels.
 NESTED_MAX: Final = 30
+# The last millisecond of the year 9999.
+_LAST_MS: Final = 253_402_300_799_999
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
@@ -208,7 +210,8 @@ def _plain_moment(value: Timestamp) -> datetime | int:
 def to_milliseconds(moment: datetime) -> int:
     """Return milliseconds since the epoch; a naive datetime is UTC, as in azure-servicebus."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1_000)
+    # The last moment that there is would be rounded to one that is not.
+    return min(round(aware.timestamp() * 1_000), _LAST_MS)
 
 
 def _key_bytes(key: object) -> object:

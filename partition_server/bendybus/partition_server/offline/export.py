@@ -9,7 +9,6 @@ exported as it is stored (`payload_base64`, with the head before it), never left
 import base64
 import json
 import math
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import Row, State
 from bendybus.v1 import message_pb2
-from bendybus.wire import delivered_properties
+from bendybus.wire import delivered_properties, value_texts
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -150,11 +149,11 @@ def _plain(value: message_pb2.Value) -> Any:
     if kind in ("binary_value", "encoded_value"):
         return _base64(inner)
     if kind == "uuid_value":
-        return str(uuid.UUID(bytes=inner)) if len(inner) == 16 else _base64(inner)
+        return value_texts.of_uuid(inner)
     if kind == "timestamp_ms_value":
         return _moment(inner)
     if kind == "char_value":
-        return chr(inner)
+        return value_texts.of_character(inner)
     # JSON cannot represent them.
     return str(inner) if isinstance(inner, float) and not math.isfinite(inner) else inner
 

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +41,7 @@ SUFFIXES: Final[dict[int, str]] = {
     SubQueue.TRANSFER: TRANSFER_SUFFIX,
     SubQueue.TRANSFER_DEAD_LETTER: TRANSFER_DEAD_LETTER_SUFFIX,
 }
-_YEAR_9999_MS: Final = 253_402_300_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def facts(file: Path, database: "Database") -> Record:
@@ -84,10 +84,14 @@ def path_of(entry: Record | None, sub_queue: int) -> str:
 
 
 def iso(milliseconds: int | None) -> str:
-    """Return a time in ISO-8601; "" for none, or beyond the year 9999."""
-    if not milliseconds or abs(milliseconds) > _YEAR_9999_MS:
+    """Return a time in ISO-8601; "" for none, or beyond the years 1 to 9999."""
+    if not milliseconds:
         return ""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    try:
+        found = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return ""
+    return found.isoformat(timespec="milliseconds")
 
 
 def _entity(entry: Record) -> Record:
