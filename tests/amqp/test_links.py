@@ -8,6 +8,7 @@ from bendybus.amqp.links import OutgoingLink
 from bendybus.amqp.performatives import (
     Accepted,
     Attach,
+    Begin,
     Close,
     Detach,
     Disposition,
@@ -362,6 +363,15 @@ def test_what_breaks_a_rule_of_links_closes_the_connection(
     peer.send(performative)
 
     assert [each.error.condition for each in peer.said(Close)] == [condition]
+
+
+@pytest.mark.requirement("R547")
+def test_a_session_takes_more_links_than_it_is_told_of(peer: Peer) -> None:
+    """The SDK for Java attaches all session receivers of a queue in one session."""
+    peer.attach_sender(4_999)
+
+    assert [each.handle_max for each in peer.said(Begin)] == [255]
+    assert not peer.said(Close)
 
 
 def test_a_connection_has_a_bounded_number_of_links() -> None:

@@ -51,6 +51,8 @@ class Leaving:
     def batch(self, rows: Sequence[Row], *, stays: bool) -> Batch:
         """Return messages as they are sent to their destination; `stays`: in this partition."""
         lives = [self._lifetime(row, stays=stays) for row in rows]
+        # In a transfer queue, the number that is reserved at the destination; 0: none is.
+        reserved = [row.enqueued_sequence_number for row in rows] if self._transfers else []
         by_session = any(row.session_id is not None for row in rows)
         return Batch(
             [row.payload for row in rows],
@@ -63,7 +65,7 @@ class Leaving:
             [row.head for row in rows],
             [row.format % SHARED_FORMAT for row in rows],
             [self._carried(row) for row in rows],
-            self._reserved(rows),
+            reserved if any(reserved) else (),
         )
 
     def _lifetime(self, row: Row, *, stays: bool) -> int:
@@ -86,12 +88,6 @@ class Leaving:
         if not self._transfers or not any(row.scheduled_ms for row in rows):
             return ()
         return [row.scheduled_ms for row in rows]
-
-    def _reserved(self, rows: Sequence[Row]) -> Sequence[int]:
-        """Return the numbers that are reserved for messages at their destination."""
-        if not self._transfers or not any(row.enqueued_sequence_number for row in rows):
-            return ()
-        return [row.enqueued_sequence_number for row in rows]
 
     def _carried(self, row: Row) -> Carried:
         first = 0 if self._transfers else row.enqueued_sequence_number
