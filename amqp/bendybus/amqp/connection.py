@@ -51,8 +51,8 @@ class ConnectionSettings:
     mechanisms: tuple[str, ...] = (ANONYMOUS,)
     # The largest frame that the peer may send, in bytes.
     max_frame_size: int = 64 * 1024
-    # The largest that is taken all the same. Transfers are divided among frames, dispositions are
-    # not: SDKs write one with a whole stack trace in it, and would write it again for ever.
+    # The largest frame that is accepted all the same. SDKs divide transfers among frames, but not
+    # dispositions: one with a whole stack trace in it would be refused each time it is repeated.
     frame_bytes_taken: int = 256 * 1024
     # Concurrent sessions, links of all of them, and the highest handle in one session. As Service
     # Bus has them: its SDKs begin a session for each link.

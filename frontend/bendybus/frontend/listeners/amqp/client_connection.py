@@ -137,7 +137,7 @@ class ClientConnection:
         self._engine = Connection(settings, reserve=self.reserve, release=self.release)
         self._engine.sessions_max, self._engine.links_max = STRANGER_SESSIONS, STRANGER_LINKS
         self._engine.frames_left = STRANGER_FRAMES
-        # What it asks for; a stranger has nothing to settle.
+        # A stranger has nothing to settle, so that larger frames are of no use to it.
         self._engine.frame_bytes_taken = 0
         # Bytes of incomplete deliveries, and the policy that they are counted for.
         self._parts_bytes = 0
