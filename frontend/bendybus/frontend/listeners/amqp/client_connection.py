@@ -138,7 +138,7 @@ class ClientConnection:
         self._engine.sessions_max, self._engine.links_max = STRANGER_SESSIONS, STRANGER_LINKS
         self._engine.frames_left = STRANGER_FRAMES
         # A stranger has nothing to settle, so that larger frames are of no use to it.
-        self._engine.frame_bytes_taken = 0
+        self._engine.take_frames(0)
         # Bytes of incomplete deliveries, and the policy that they are counted for.
         self._parts_bytes = 0
         self._parts_policy = ""
@@ -571,7 +571,7 @@ class ClientConnection:
                 settings.links_max,
             )
             self._engine.frames_left = None
-            self._engine.frame_bytes_taken = settings.frame_bytes_taken
+            self._engine.take_frames(settings.frame_bytes_taken)
 
     def give_up(self) -> None:
         """Make room for another connection."""
