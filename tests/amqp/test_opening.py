@@ -223,7 +223,7 @@ def test_an_empty_frame_only_says_that_its_sender_is_alive() -> None:
 def test_a_disposition_may_be_larger_than_the_frames_that_are_asked_for(
     characters: int, taken: bool
 ) -> None:
-    """SDKs write a whole stack trace in one frame, whatever they were told."""
+    """SDKs write a whole stack trace in one frame, also above the limit that they know."""
     peer = Peer()
     peer.open()
     trace = Rejected(Error("com.microsoft:dead-letter", "x" * characters))

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.requirement("R580")
 
 
 class Numbers:
-    """What partitions give: each counts from 1; some are too old."""
+    """Partitions that give numbers from 1 on; some are too old for that."""
 
     def __init__(self, *old: int) -> None:
         self.old = old

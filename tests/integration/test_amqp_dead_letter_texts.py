@@ -38,7 +38,7 @@ def texts_of(client: Any, queue: str) -> tuple[str, str]:
 def test_a_whole_stack_trace_is_cut(bus: AmqpBus, queue: str, length: int) -> None:
     """On the link of the receiver; a deferred message is settled through $management.
 
-    SDKs write a disposition as one frame, also if it is larger than the frames that they may send.
+    SDKs write a disposition as one frame, even one that is larger than they may send.
     """
     trace = TRACE * length
     with bus.sdk() as client, client.get_queue_sender(queue) as sender:

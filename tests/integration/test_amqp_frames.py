@@ -71,7 +71,7 @@ def test_external_is_offered_and_gives_no_rights(guarded: Guarded) -> None:
 def test_only_a_client_with_a_token_may_write_frames_that_are_too_large(
     guarded: Guarded, known: bool
 ) -> None:
-    """What is incomplete of a frame is kept: a stranger takes no more than it was told."""
+    """An incomplete frame is kept in memory: a stranger gets no more of it than before."""
     begun = (200_000).to_bytes(4, "big") + b"\2\0\0\0" + bytes(1_000)
     with RawAmqp(guarded.amqp_address) as raw:
         if known:

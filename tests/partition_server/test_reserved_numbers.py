@@ -1,4 +1,4 @@
-"""Numbers that clients are told before the messages that they schedule are committed."""
+"""Sequence numbers that clients get before the messages that they schedule are committed."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.requirement("R580")
 
 
 def reserve(driver: Driver, count: int = 1, name: str = "orders") -> int:
-    """Return the first of so many numbers."""
+    """Reserve `count` numbers; return the first."""
     [value] = driver.run(ReserveNumbers("r", driver.ref(name), count))
     if isinstance(value, Failed):
         raise value.error
@@ -197,7 +197,7 @@ def test_a_message_for_another_entity_gets_the_number_that_is_reserved_there(
 
 
 def test_a_message_that_goes_to_another_queue_has_the_first_number_of_its_way() -> None:
-    """What is not scheduled goes on as before, whatever its number in the transfer queue is."""
+    """A number in the transfer queue is not mistaken for a reserved one."""
     pair = Sending()
     pair.transact(pair.to("invoices", *[name.encode() for name in NAMES], partition_keys=NAMES))
     pair.finish()

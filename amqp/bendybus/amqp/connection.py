@@ -51,8 +51,8 @@ class ConnectionSettings:
     mechanisms: tuple[str, ...] = (ANONYMOUS,)
     # The largest frame that the peer may send, in bytes.
     max_frame_size: int = 64 * 1024
-    # The largest that is taken all the same. Transfers are divided among frames, dispositions are
-    # not: SDKs write one with a whole stack trace in it, and would write it again for ever.
+    # The largest frame that is accepted all the same. SDKs divide transfers among frames, but not
+    # dispositions: one with a whole stack trace in it would be refused each time it is repeated.
     frame_bytes_taken: int = 256 * 1024
     # Concurrent sessions, links of all of them, and the highest handle in one session. As Service
     # Bus has them: its SDKs begin a session for each link.
@@ -109,8 +109,7 @@ class Connection:
         self.links = self.waiting_bytes = 0
         # The caller may lower these for a peer that is not authorized yet.
         self.sessions_max, self.links_max = settings.sessions_max, settings.links_max
-        # See the setting; the caller may lower it, too.
-        self.frame_bytes_taken = settings.frame_bytes_taken
+        self._frame_bytes_taken = settings.frame_bytes_taken
         # Frames that the peer may still send; None: no limit.
         self.frames_left: int | None = None
         # The largest frame that the peer accepts, in bytes.
@@ -145,6 +144,12 @@ class Connection:
     def is_closed(self) -> bool:
         """Whether no more input is read; there may be a last `output`."""
         return self._state is _State.CLOSED
+
+    def take_frames(self, size_bytes: int) -> None:
+        """Accept frames of this size, even where the peer was told less; see the setting."""
+        self._frame_bytes_taken = size_bytes
+        if self._state is _State.OPEN:
+            self._reader.size_max = max(self.settings.max_frame_size, size_bytes)
 
     @property
     def sessions(self) -> tuple[Session, ...]:
@@ -250,31 +255,33 @@ class Connection:
             return False
         if self._state is _State.SASL and self._asked:
             return False
-        if self._state is _State.OPEN:
-            self._reader.size_max = max(self.settings.max_frame_size, self.frame_bytes_taken)
         frame = self._reader.frame()
         if frame is None:
-            self._count_large(self._reader.coming)
+            if self._reader.coming > self.settings.max_frame_size:
+                self._reserve_large(self._reader.coming)
             return False
-        self._count_large(0)
+        if self._large_bytes:
+            self._release_large()
         if self._state is _State.SASL:
             self._take_sasl(frame)
         else:
             self._take_frame(frame)
         return True
 
-    def _count_large(self, size_bytes: int) -> None:
-        """Reserve what an incomplete frame takes that is larger than it may be; 0: none does."""
-        wanted = size_bytes if size_bytes > self.settings.max_frame_size else 0
-        if wanted == self._large_bytes:
-            return
-        if wanted and not self.reserve(wanted):
-            raise ProtocolError(
-                "amqp:resource-limit-exceeded", f"there is no room for a frame of {wanted} bytes"
-            )
+    def _reserve_large(self, size_bytes: int) -> None:
+        """Reserve what an incomplete frame takes that is larger than it may be."""
         if self._large_bytes:
-            self.release(self._large_bytes)
-        self._large_bytes = wanted
+            return
+        if not self.reserve(size_bytes):
+            raise ProtocolError(
+                "amqp:resource-limit-exceeded",
+                f"there is no room for a frame of {size_bytes} bytes",
+            )
+        self._large_bytes = size_bytes
+
+    def _release_large(self) -> None:
+        size_bytes, self._large_bytes = self._large_bytes, 0
+        self.release(size_bytes)
 
     def _take_header(self, header: bytes) -> None:
         if header == frames.SASL_HEADER and not self._authenticated and not self._asked:
@@ -363,6 +370,7 @@ class Connection:
         self.peer = Open(asked.container_id, asked.hostname, asked.max_frame_size)
         self.frame_bytes_max = min(asked.max_frame_size, self.settings.max_frame_size)
         self._state = _State.OPEN
+        self.take_frames(self._frame_bytes_taken)
         answer = Open(
             container_id=self.settings.container_id,
             max_frame_size=self.settings.max_frame_size,
@@ -439,4 +447,5 @@ class Connection:
         for session in self._sessions.values():
             session.ended()
         self._sessions.clear()
-        self._count_large(0)
+        if self._large_bytes:
+            self._release_large()

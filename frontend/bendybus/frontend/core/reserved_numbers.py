@@ -1,6 +1,6 @@
 """Sequence numbers for messages that a transaction schedules, each from the partition of its key.
 
-Clients are told them before the commit, and cancel the messages by them after it.
+Clients get them before the commit, and cancel the messages by them after it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""Numbers that are given before there is a message: a client that schedules one in a transaction is
-told its number then, and cancels it by that number after the commit.
+"""Numbers that are given before there is a message: a client that schedules one in a transaction
+gets its number at once, and cancels it by that number after the commit.
 
-    reserve ──► the client is told ──► commit: the scheduled message is stored under its number
-                                  └──► rolled back: the number belongs to no message, ever
+    reserve ──► answer to the client ──► commit: the scheduled message is stored under its number
+                                    └──► rolled back: the number belongs to no message, ever
 
 Source: the live test `transactionScheduleAndCommitTest` of the SDK for Java.
 """

@@ -137,8 +137,8 @@ class ClientConnection:
         self._engine = Connection(settings, reserve=self.reserve, release=self.release)
         self._engine.sessions_max, self._engine.links_max = STRANGER_SESSIONS, STRANGER_LINKS
         self._engine.frames_left = STRANGER_FRAMES
-        # What it asks for; a stranger has nothing to settle.
-        self._engine.frame_bytes_taken = 0
+        # A stranger has nothing to settle, so that larger frames are of no use to it.
+        self._engine.take_frames(0)
         # Bytes of incomplete deliveries, and the policy that they are counted for.
         self._parts_bytes = 0
         self._parts_policy = ""
@@ -571,7 +571,7 @@ class ClientConnection:
                 settings.links_max,
             )
             self._engine.frames_left = None
-            self._engine.frame_bytes_taken = settings.frame_bytes_taken
+            self._engine.take_frames(settings.frame_bytes_taken)
 
     def give_up(self) -> None:
         """Make room for another connection."""

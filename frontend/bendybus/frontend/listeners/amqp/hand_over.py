@@ -66,7 +66,7 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
     loop = asyncio.get_running_loop()
     if connection.product == RECEIVES_BY_CALL:
         await _between_receives(connection, until_s)
-        # What a receive has got at the last moment is settled, as if it had come before.
+        # A message that came at the last moment can be settled, as one that came before.
         until_s = max(until_s, loop.time() + MOMENT_S)
     for link in connection.links():
         # Not those for requests: what waits for credit there is lost with the connection.
