@@ -46,6 +46,16 @@ def amqp_bus(tmp_path: Path) -> Iterator[AmqpBus]:
     made.end()
 
 
+@pytest.fixture
+def brief_bus(tmp_path: Path) -> Iterator[AmqpBus]:
+    """A bus whose front ends drain for two seconds."""
+    made = AmqpBus(tmp_path, partitions=1, front_end_options=("--drain-s=2",))
+    with made.administration() as administration:
+        administration.create_queue("orders")
+    yield made
+    made.end()
+
+
 @pytest.mark.requirement("R491")
 def test_what_is_held_is_completed_after_the_front_end_was_replaced(amqp_bus: AmqpBus) -> None:
     with (
@@ -193,34 +203,27 @@ def test_vertx_keeps_its_credit(amqp_bus: AmqpBus) -> None:
 
 
 @pytest.mark.requirement("R581")
-def test_a_receive_that_waits_for_longer_does_not_hold_up_the_front_end(tmp_path: Path) -> None:
-    bus = AmqpBus(tmp_path, partitions=1, front_end_options=("--drain-s=2",))
-    with bus.administration() as administration:
-        administration.create_queue("orders")
-    peer = RawAmqp(bus.amqp_address)
+def test_a_receive_that_waits_for_longer_does_not_hold_up_the_front_end(brief_bus: AmqpBus) -> None:
+    peer = RawAmqp(brief_bus.amqp_address)
     with peer.open(properties={Symbol("product"): RECEIVES_BY_CALL}):
         assert peer.attach("orders", RECEIVER) is None
         peer.flow("orders", 1)
-        bus.front_end.signal(signal.SIGTERM)
+        brief_bus.front_end.signal(signal.SIGTERM)
 
         assert 1 < peer.wait_for_end() < 5
-    bus.end()
 
 
 @pytest.mark.requirement("R581")
 def test_a_message_that_comes_at_the_end_of_that_time_is_read_before_the_connection_ends(
-    tmp_path: Path,
+    brief_bus: AmqpBus,
 ) -> None:
-    bus = AmqpBus(tmp_path, partitions=1, front_end_options=("--drain-s=2",))
-    with bus.administration() as administration:
-        administration.create_queue("orders")
-    peer = RawAmqp(bus.amqp_address)
+    peer = RawAmqp(brief_bus.amqp_address)
     with peer.open(properties={Symbol("product"): RECEIVES_BY_CALL}):
         assert peer.attach("orders", RECEIVER) is None
         peer.flow("orders", 1)
-        old = bus.front_end
-        bus.start_another_front_end()
-        with bus.sdk() as sdk, sdk.get_queue_sender("orders") as sender:
+        old = brief_bus.front_end
+        brief_bus.start_another_front_end()
+        with brief_bus.sdk() as sdk, sdk.get_queue_sender("orders") as sender:
             began_s = came_s = time.monotonic()
             old.signal(signal.SIGTERM)
             time.sleep(1.95)
@@ -229,7 +232,6 @@ def test_a_message_that_comes_at_the_end_of_that_time_is_read_before_the_connect
                 if peer.read(0.01) and peer.said(Transfer):
                     came_s = time.monotonic()
             ended_s = time.monotonic()
-    bus.end()
 
     assert ended_s - began_s < 4
     assert ended_s - came_s > 0.1
