@@ -146,7 +146,7 @@ class Connection:
         return self._state is _State.CLOSED
 
     def take_frames(self, size_bytes: int) -> None:
-        """Accept frames of this size, even where the peer was told less; see the setting."""
+        """Accept frames of this size, even if our open announced less; see the setting."""
         self._frame_bytes_taken = size_bytes
         if self._state is _State.OPEN:
             self._reader.size_max = max(self.settings.max_frame_size, size_bytes)

@@ -1,7 +1,8 @@
 """The end of a connection whose front end stops: its client goes on through another one.
 
-    no more credit ──► what is under way is answered, and a moment passes without input ──► sessions
-    are given up ──► the output ends ──► the client ends its own
+    receivers get no more messages, and what they have is settled ──► senders get no more credit ──►
+    what is under way is answered, and a moment passes without input ──► sessions are given up ──►
+    the output ends ──► the client ends its own
 
 No frame says so: a client that is told of a detach, or of a close, reports it to its program, or
 never attaches again; a connection that is lost is what every client prepares for. Two SDKs are
@@ -9,9 +10,9 @@ told: their links are detached and their connection is closed by force. The one 
 for answers to what it sent on a connection that is lost, and repeats a receive only if it knows why
 that ended; the one for Go settles a message of a detached link through $management, and one of a
 lost connection never. A third, for Python, fails a receive that waits if too little of its time is
-left to connect again: its connection ends when its next receive begins. Input after the last answer
-is dropped, and a client reads every answer before the end: so it knows what was done, and may
-repeat the rest. The steps that were tried, and what each client did:
+left to connect again: its connection ends when there is enough; see `receive_calls`. Input after
+the last answer is dropped, and a client reads every answer before the end: so it knows what was
+done, and may repeat the rest. The steps that were tried, and what each client did:
 docs/internals/decisions/20261128-a-connection-ends-without-a-word.md.
 """
 
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from bendybus.amqp.links import Link, OutgoingLink
 from bendybus.amqp.performatives import Error
+from bendybus.frontend.listeners.amqp.receive_calls import RECEIVES_BY_CALL
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
 
@@ -37,10 +39,11 @@ QUIET_S: Final = 0.1
 MOMENT_S: Final = 0.4
 # A program that settles what it has, one message after another, goes on until it has nothing, or
 # has settled nothing for so long: the SDK for Java fails a settlement that a lost connection leaves
-# without an answer.
-SETTLES_S: Final = 0.25
-# The product that the SDK for Python names in its open. It gives credit at each receive.
-RECEIVES_BY_CALL: Final = "azsdk-python-servicebus"
+# without an answer, or waits for minutes. A receive of it that has some messages waits for a second
+# for more before the program gets them.
+SETTLES_S: Final = 1.5
+# How long a receive of that SDK is waited for without knowing whether it will end in time.
+GUESS_S: Final = 5.0
 LOOK_S: Final = 0.05
 # The product of Vert.x. If credit is taken back while transfers are on their way, proton-j counts a
 # credit below zero, and SmallRye's connector, which requests as many messages, fails for good.
@@ -69,11 +72,16 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
         # A message that came at the last moment can be settled, as one that came before.
         until_s = max(until_s, loop.time() + MOMENT_S)
     for link in connection.links():
+        if isinstance(link.context, ReceivingLink):
+            link.context.finish()
+    connection.write_soon()
+    if connection.product not in TOLD:
+        # Sends go on meanwhile.
+        await _settled(connection, until_s)
+    for link in connection.links():
         # Not those for requests: what waits for credit there is lost with the connection.
         if isinstance(link.context, SendingLink):
             link.context.finish(takes_back=connection.product != KEEPS_CREDIT)
-        elif isinstance(link.context, ReceivingLink):
-            link.context.finish()
     connection.write_soon()
     began_s = loop.time()
     moment_s = min(until_s, began_s + MOMENT_S)
@@ -82,8 +90,6 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
         if quiet_s >= QUIET_S:
             break
         await asyncio.sleep(min(QUIET_S - quiet_s, moment_s - now_s))
-    if connection.product not in TOLD:
-        await _settled(connection, until_s)
     await _idle(connection, min(until_s, loop.time() + MOMENT_S))
     connection.hushed = True
     await _idle(connection, until_s)
@@ -105,18 +111,23 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
 
 
 async def _between_receives(connection: "ClientConnection", until_s: float) -> None:
-    """Wait until no receive is under way that began before, or it is too late for that.
+    """Wait until each receive under way has time to connect again, or it is too late for that.
 
+    The next receive has; so whether this one has is guessed only if the next may come too late.
     What comes meanwhile is received. A program that holds messages waits for none.
     """
     loop = asyncio.get_running_loop()
-    waiting = [
-        (link, link.flows)
-        for link in connection.links()
-        if isinstance(link, OutgoingLink) and isinstance(link.context, ReceivingLink)
-    ]
-    while not connection.gone and not connection.unsettled and loop.time() < until_s:
-        if not any(link.is_open and link.credit and link.flows == n for link, n in waiting):
+    began_s = loop.time()
+    while not connection.gone and not connection.unsettled and (now_s := loop.time()) < until_s:
+        receives = [
+            link.context.calls
+            for link in connection.links()
+            if isinstance(link, OutgoingLink)
+            and link.credit
+            and isinstance(link.context, ReceivingLink)
+        ]
+        guess = until_s - now_s < GUESS_S
+        if all(each is None or each.has_time(now_s, began_s, guess=guess) for each in receives):
             return
         await asyncio.sleep(LOOK_S)
 
@@ -124,8 +135,9 @@ async def _between_receives(connection: "ClientConnection", until_s: float) -> N
 async def _settled(connection: "ClientConnection", until_s: float) -> None:
     """Wait until a client that goes on settling has nothing left, or it is too late for that."""
     loop = asyncio.get_running_loop()
+    began_s = loop.time()
     while connection.unsettled and not connection.gone and loop.time() < until_s:
-        left_s = connection.settled_s + SETTLES_S - loop.time()
+        left_s = max(began_s, connection.settled_s) + SETTLES_S - loop.time()
         if left_s <= 0:
             return
         await asyncio.sleep(min(left_s, QUIET_S))

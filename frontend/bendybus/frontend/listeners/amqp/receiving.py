@@ -39,6 +39,7 @@ from bendybus.frontend.listeners.amqp import (
     outgoing_messages,
 )
 from bendybus.frontend.listeners.amqp.coordinator import Sequel
+from bendybus.frontend.listeners.amqp.receive_calls import RECEIVES_BY_CALL, ReceiveCalls
 from bendybus.frontend.security import authenticator
 from bendybus.wire import delivered_properties
 
@@ -78,6 +79,8 @@ class ReceivingLink:
         # Repeats of settlements are recognised by it.
         self._settler_id = os.urandom(limits.SETTLER_ID_BYTES_MAX)
         self._settled = link.attach.snd_settle_mode == SND_SETTLED
+        # For clients that give credit at each receive.
+        self.calls = ReceiveCalls() if connection.product == RECEIVES_BY_CALL else None
 
     @property
     def right(self) -> tuple[authenticator.Operation, str]:
@@ -152,6 +155,9 @@ class ReceivingLink:
         receiver = self._receiver
         if receiver is None or not self._link.is_open:
             return
+        if self.calls is not None and self._link.credit:
+            now_s = asyncio.get_running_loop().time()
+            self.calls.asked(now_s, self._link.flows, self._link.delivery_count)
         if self._finishing:
             self._finish_drain()
             return
