@@ -64,6 +64,23 @@ def test_a_head_that_was_read_is_written_back_unless_columns_change_it() -> None
     assert changed.application_properties["m"] == Value(string_value="7")
 
 
+@pytest.mark.requirement("R590")
+def test_a_column_that_is_null_takes_away_what_the_head_has() -> None:
+    stored = Message(subject="s", correlation_id="c", reply_to_session_id="kept")
+    stored.application_properties["n"].long_value = 5
+    stored.application_properties["m"].long_value = 6
+    head = stored.SerializeToString(deterministic=True)
+
+    fewer = message(body=b"", head=head, subject=None, properties=[("n", "5")])
+    none = message(body=b"", head=head, properties=None)
+
+    assert fewer.subject == ""
+    assert (fewer.correlation_id, fewer.reply_to_session_id) == ("c", "kept")
+    assert dict(fewer.application_properties) == {"n": Value(long_value=5)}
+    assert dict(none.application_properties) == {}
+    assert (none.subject, none.correlation_id) == ("s", "c")
+
+
 def test_a_batch_has_the_columns_that_some_message_needs_and_no_others() -> None:
     plain = messages.encode({"body": b"a"}, "1")
     full = messages.encode(

@@ -240,6 +240,26 @@ def test_the_command_captures_what_is_there_and_ends(new_queue: NewQueue) -> Non
     assert queue.active() == 0
 
 
+@pytest.mark.requirement("R592")
+def test_the_command_says_what_it_left_behind(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send(BODIES)
+    with (
+        queue.bus.client() as client,
+        client.get_queue_receiver(queue.name, max_wait_time=5) as receiver,
+    ):
+        [held] = receiver.receive_messages(1)
+
+        ended = command(queue, "--option=timeout=5s", "--now")
+
+        receiver.complete_message(held)
+    assert ended.returncode == 1
+    assert "the run ends with messages left behind: partition " in ended.stderr
+    assert "(1 message is locked by receivers)" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert sum(bodies(queue).values()) + queue.active() == len(BODIES) - 1
+
+
 def test_a_command_that_cannot_be_done_says_why_before_spark_starts(new_queue: NewQueue) -> None:
     ended = command(new_queue(), "--format=csv")
 

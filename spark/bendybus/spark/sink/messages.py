@@ -135,19 +135,23 @@ def batch_of(messages: Sequence[Encoded]) -> message_pb2.MessageBatch:
 
 def _head(row: Mapping[str, Any]) -> bytes:
     stored = row.get("head")
-    texts = {name: row[name] for name in TEXTS if row.get(name) is not None}
-    properties = row.get("properties")
+    texts = [name for name in TEXTS if name in row]
+    if not stored and row.get("properties") is None and all(row[name] is None for name in texts):
+        return b""
     try:
         head = Message.FromString(stored) if stored else Message()
     except DecodeError:
         raise RowError("head: must be what a read returned in this column, or null") from None
-    if not texts and not properties:
+    if not texts and "properties" not in row:
         return stored or b""
-    # Columns win over the head that was stored.
-    for name, text in texts.items():
-        setattr(head, name, text)
-    for name, value in properties or ():
-        _set(head.application_properties, name, value)
+    # Columns win over the head that was stored, also with null: what is not changed is equal.
+    for name in texts:
+        if row[name] is None:
+            head.ClearField(name)
+        else:
+            setattr(head, name, row[name])
+    if "properties" in row:
+        _set_properties(head.application_properties, dict(row["properties"] or ()))
     # The same bytes in every attempt: digests are of them.
     made = head.SerializeToString(deterministic=True)
     if len(made) > limits.HEADER_BYTES_MAX:
@@ -158,14 +162,17 @@ def _head(row: Mapping[str, Any]) -> bytes:
     return made
 
 
-def _set(entries: Any, name: str, value: str | None) -> None:
-    """Set a property to a text, unless it is that already, as another type."""
-    if name in entries and text_of(entries[name]) == value:
-        return
-    if value is None:
-        entries[name].null_value = True
-    else:
-        entries[name].string_value = value
+def _set_properties(entries: Any, texts: Mapping[str, str | None]) -> None:
+    """Set properties to texts, except those that are that already, as another type."""
+    for name in [each for each in entries if each not in texts]:
+        del entries[name]
+    for name, text in texts.items():
+        if name in entries and text_of(entries[name]) == text:
+            continue
+        if text is None:
+            entries[name].null_value = True
+        else:
+            entries[name].string_value = text
 
 
 def _body(value: bytes | str | None) -> bytes:

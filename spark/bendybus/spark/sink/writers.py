@@ -17,7 +17,7 @@ from bendybus.spark import bus_errors, columns, errors
 from bendybus.spark.bus import ConnectedSender
 from bendybus.spark.errors import OptionError, PipelineError
 from bendybus.spark.options import WriteOptions
-from bendybus.spark.sink import fences
+from bendybus.spark.sink import arrow_rows, fences
 from bendybus.spark.sink.lane import Attempt, Sender
 from bendybus.spark.sink.task_writer import TaskWriter
 
@@ -179,7 +179,9 @@ def _write(options: WriteOptions, attempt: Attempt, iterator: Iterator[Any]) -> 
     def sender_of(entity: str) -> Sender:
         return ConnectedSender(options.connection, entity, options.timeout_s)
 
-    totals = TaskWriter(attempt, sender_of, path, options.timeout_s).write(_rows_of(iterator))
+    totals = TaskWriter(attempt, sender_of, path, options.timeout_s).write(
+        arrow_rows.of(iterator, attempt.task)
+    )
     return Written(totals.rows, totals.stored, totals.repeated, totals.duplicates)
 
 
@@ -227,25 +229,3 @@ def _check_columns(schema: Any, *, to_one_entity: bool) -> None:
         )
     if {"topic", "entity"} <= set(names) and not to_one_entity:
         raise OptionError("column topic: contradicts the column entity; keep one of them")
-
-
-def _rows_of(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of record batches; times become milliseconds since 1970."""
-    for batch in batches:
-        names, values = [], []
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if name.lower() in columns.WRITTEN:
-                names.append(name.lower())
-                values.append(_values(name.lower(), column))
-        for row in zip(*values, strict=True):
-            yield dict(zip(names, row, strict=True))
-
-
-def _values(name: str, column: Any) -> list[Any]:
-    if name != "scheduled_enqueue_time":
-        found: list[Any] = column.to_pylist()
-        return found
-    import pyarrow as pa
-
-    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
-    return [None if each is None else each // 1_000 for each in micros]

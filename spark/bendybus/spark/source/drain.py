@@ -84,7 +84,7 @@ class Drain:
             each.partition: (
                 bus_errors.one_line(each.error.message)
                 if each.error is not None
-                else f"{each.locked_message_count} messages are locked by receivers"
+                else _locked(each.locked_message_count)
             )
             for each in self._lease.waiting
         }
@@ -166,3 +166,7 @@ class Drain:
     def _check(self) -> None:
         if self._lost is not None:
             raise self._lost
+
+
+def _locked(count: int) -> str:
+    return f"{count} message{' is' if count == 1 else 's are'} locked by receivers"

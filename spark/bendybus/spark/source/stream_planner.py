@@ -64,12 +64,9 @@ class StreamPlanner:
         self._batch_at: float | None = None
 
     def prepare_available_now(self) -> None:
-        """Note where each partition ends now: this run reads no further."""
-        self._targets = {
-            extent.partition: extent.stable_tail
-            for extent in self._look()
-            if not extent.unavailable
-        }
+        """Note where each partition ends now: this run reads no further, and all of that."""
+        self._targets = {}
+        self._look()
 
     def default_limit(self) -> int:
         """Return how many messages a batch has at most."""
@@ -100,9 +97,13 @@ class StreamPlanner:
         if self._options.drains:
             self._lease(start).settle(_moved(start, extents))
         ends = self._ends(start, extents, limit)
+        if not ends and self._targets is not None:
+            extents, ends = self._await_rest(start, extents, limit)
         if not ends:
             if self._targets is not None:
+                left = self._left(start, extents)
                 self._finish(start, extents)
+                self._check_all_read(left)
             elif self._drain is not None:
                 self._drain.await_settled()
             self._idle_since = self._clock()
@@ -174,7 +175,7 @@ class StreamPlanner:
     def _ends(self, start: Offset, extents: list[Extent], limit: int | None) -> dict[int, int]:
         """Return where the next batch ends, by partition; nothing: there is no batch."""
         if self._options.drains:
-            ready = self._ready(start)
+            ready = self._lease(start).ready()
             away = {extent.partition for extent in extents if extent.unavailable}
             waiting = self._lease(start).why_waiting().items()
             self._tell("not drained", {p: why for p, why in waiting if p not in away})
@@ -229,6 +230,10 @@ class StreamPlanner:
         self._extents = self._bus.extents()
         away = {each.partition: each.unavailable for each in self._extents if each.unavailable}
         self._tell("unavailable", away)
+        if self._targets is not None:
+            for extent in self._extents:
+                if not extent.unavailable:
+                    self._targets.setdefault(extent.partition, extent.stable_tail)
         return self._extents
 
     def _tell(self, what: str, found: dict[int, str]) -> None:
@@ -252,6 +257,53 @@ class StreamPlanner:
             if left_s > 0:
                 self._sleep(left_s)
 
+    # A run that reads what is available now
+
+    def _await_rest(
+        self, start: Offset, extents: list[Extent], limit: int | None
+    ) -> tuple[list[Extent], dict[int, int]]:
+        """Wait until more of the run can be read; return the extents, and where that ends."""
+        until = self._clock() + self._options.timeout_s
+        while self._left(start, extents) and self._clock() < until:
+            self._sleep(LOOK_S)
+            extents = self._look()
+            self._check_loss(start, extents)
+            ends = self._ends(start, extents, limit)
+            if ends:
+                return extents, ends
+        return extents, {}
+
+    def _left(self, start: Offset, extents: list[Extent]) -> list[str]:
+        """Return what of the run is not read yet, and why, by partition."""
+        assert self._targets is not None, "only such a run ends"
+        wanted = self._options.session_id
+        only = None if wanted is None else self._bus.partition_of(wanted)
+        spans = ranges.spans(start, extents, self._targets)
+        waiting = self._drain.why_waiting() if self._drain is not None else {}
+        found = []
+        for extent in extents:
+            partition = extent.partition
+            if only not in (None, partition):
+                continue
+            target = self._targets.get(partition)
+            if extent.unavailable and (target is None or start.number(partition) < target):
+                found.append(f"partition {partition} is away ({extent.unavailable})")
+            elif partition in spans:
+                last = {partition: spans[partition][1]}
+                count, why = ranges.waiting(start, last, extents), waiting.get(partition)
+                found.append(
+                    f"partition {partition} has {count}{f' ({why})' if why is not None else ''}"
+                )
+        return found
+
+    def _check_all_read(self, left: list[str]) -> None:
+        if left:
+            raise PipelineError(
+                f"{self._path}: the run ends with messages left behind: {'; '.join(left)}. What "
+                "was read is committed. Start the query again when that is over, or set a longer "
+                "timeout."
+            )
+
     # A drain
 
     def _owner(self, start: Offset) -> str:
@@ -269,18 +321,6 @@ class StreamPlanner:
                 self._bus, self._path, owner, self._options.lease_s, self._clock
             ).keep()
         return self._drain
-
-    def _ready(self, start: Offset) -> frozenset[int]:
-        """Return the partitions that may be read; a run that ends waits for all of them."""
-        lease = self._lease(start)
-        until = self._clock() + self._options.timeout_s
-        while True:
-            ready = lease.ready()
-            if self._targets is None or self._targets.keys() <= ready:
-                return ready
-            if self._clock() >= until:
-                return ready
-            self._sleep(LOOK_S)
 
     def _await_ready(self, end: Offset, partitions: set[int]) -> None:
         """Hold the lease where a batch is read: after a restart, it is not there yet."""
