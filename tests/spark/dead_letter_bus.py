@@ -4,7 +4,11 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from bendybus.client.exceptions import DrainLeaseLostError, InvalidOperationError
+from bendybus.client.exceptions import (
+    DrainLeaseLostError,
+    InvalidOperationError,
+    MessageSizeExceededError,
+)
 from bendybus.domain import limits
 from bendybus.spark.jobs import redrive_task
 from bendybus.spark.jobs.redrive_task import Moved, Task
@@ -34,6 +38,8 @@ class Bus:
         self.incarnation = "before"
         # Of one frame.
         self.most = 1_000
+        # The body of a message whose copy is larger than the queue takes.
+        self.too_large = ""
         self.pipeline = self
 
     # What a client gives.
@@ -88,6 +94,8 @@ class Bus:
     ) -> Any:
         if len(ordinals) > self.most:
             raise InvalidOperationError(message="the batch makes too many copies")
+        if any(self.too_large.encode() in body for body in batch.messages if self.too_large):
+            raise MessageSizeExceededError(message="the message has 9 bytes; at most 8")
         self.log.append("send")
         assert len(mark) <= limits.FENCE_MARK_BYTES_MAX
         fence = self.fence(partition, producer_id).ordinal

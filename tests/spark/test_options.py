@@ -71,12 +71,19 @@ def test_a_wrong_option_of_a_batch_read_is_named(given: dict[str, str], sentence
     [
         ({"idempotencyKey": "k"}, "option tasks: is required with idempotencyKey"),
         ({"tasks": "3"}, "option tasks: has no effect without idempotencyKey"),
-        ({"idempotencyKey": "k", "tasks": "0"}, "option tasks: "),
+        ({"idempotencyKey": "k", "tasks": "-1"}, "option tasks: "),
     ],
 )
 def test_a_key_needs_the_number_of_tasks(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(OptionError, match=sentence):
         options.of_write({"connectionString": "c", "queue": "q", **given}, Use.BATCH_WRITE)
+
+
+@pytest.mark.requirement("R593")
+def test_a_frame_without_partitions_is_written_in_one_task() -> None:
+    given = {"connectionString": "c", "queue": "q", "idempotencyKey": "k", "tasks": "0"}
+
+    assert options.of_write(given, Use.BATCH_WRITE).tasks == 1
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,19 @@ def test_what_was_removed_already_leaves_the_others_their_places() -> None:
     assert [ordinals for _, ordinals, _ in bus.sent] == [[2, 3]]
 
 
+@pytest.mark.requirement("R595")
+def test_a_copy_that_is_too_large_is_left_and_named_and_the_others_are_moved() -> None:
+    bus = Bus(["a", "b", "large", "d", "e"])
+    bus.too_large = "large"
+
+    moved = run(bus, task(bus))
+
+    assert (moved.sent, moved.removed) == (4, 4)
+    assert moved.refused == ((BASE + 3, "the message has 9 bytes; at most 8"),)
+    assert bus.dead == {BASE + 3: "large"}
+    assert sorted(bus.stored) == ["a", "b", "d", "e"]
+
+
 @pytest.mark.requirement("R310")
 def test_nothing_is_moved_by_numbers_that_mean_other_messages_since_the_plan() -> None:
     bus = Bus(["a"])

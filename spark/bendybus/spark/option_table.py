@@ -442,7 +442,7 @@ OPTIONS: Final = (
     Option(
         "tasks",
         Use.BATCH_WRITE,
-        count(1, 100_000),
+        count(0, 100_000),
         "any",
         "how many tasks a write under an `idempotencyKey` has, as `df.rdd.getNumPartitions()` says:"
         " rows are known by task, so another number is refused before anything is stored",

@@ -145,8 +145,8 @@ def of_write(given: Mapping[str, str], use: Use) -> WriteOptions:
         raise OptionError(
             f"option entity: {entity.path} cannot be written to; name a queue or a topic"
         )
-    key, tasks = found.get("idempotencyKey", ""), found.get("tasks", 0)
-    if key and not tasks:
+    key, tasks = found.get("idempotencyKey", ""), found.get("tasks")
+    if key and tasks is None:
         raise OptionError(
             "option tasks: is required with idempotencyKey, since rows are known by task; set it "
             "to df.rdd.getNumPartitions()"
@@ -156,7 +156,8 @@ def of_write(given: Mapping[str, str], use: Use) -> WriteOptions:
         _connection(found),
         entity,
         key,
-        tasks,
+        # Spark writes a frame without partitions, which an empty batch may be, in one task.
+        0 if tasks is None else max(1, tasks),
         found.get("timeout", TIMEOUT_S),
     )
 

@@ -65,6 +65,10 @@ class Queue:
         """Return a streaming read."""
         return self.spark.readStream.format("bendybus").options(**self.options, **options).load()
 
+    def write(self, frame: Any, **options: Any) -> None:
+        """Write a frame into it."""
+        frame.write.format("bendybus").options(**self.options, **options).mode("append").save()
+
     def drain(self, to: str = "out", **options: Any) -> Any:
         """Drain all that is there into Parquet files; return the query, which has ended."""
         query = self.start(self.stream(settle="trailing", **options), to)

@@ -11,10 +11,12 @@ import pytest
 
 from tests.spark.live.queues import Queue
 
-pytestmark = [pytest.mark.requirement("R290"), pytest.mark.slow]
+pytestmark = [pytest.mark.requirement("R290"), pytest.mark.requirement("R594"), pytest.mark.slow]
 SESSION = """
 import json, sys
 from pyspark.sql import SparkSession
+from bendybus.spark.errors import OptionError
+from bendybus.spark.jobs import capture, files as jobs
 
 source, target, folder = json.loads(sys.argv[1])
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
@@ -29,6 +31,14 @@ query = (
 )
 query.awaitTermination()
 files = spark.read.parquet(folder + "/files")
+again = {**target, "idempotencyKey": "k"}
+for _ in range(2):
+    given = jobs.Replay(folder + "/files", again, where="body <> 'm0'", rate=1e6)
+    jobs.replay(spark, given)
+try:
+    capture.start(spark, capture.Capture(source, folder + "/c", folder + "/r"), {"once": True})
+except OptionError as error:
+    print("REFUSED", error)
 print("FOUND", json.dumps([len(rows), files.count()]))
 spark.stop()
 """
@@ -51,4 +61,7 @@ def test_a_notebook_reads_writes_and_drains(
 
     assert "FOUND [30, 30]" in ran.stdout, ran.stderr[-3_000:]
     assert source.active() == 0
-    assert sorted(target.received()) == sorted(f"m{n}" for n in range(30))
+    assert "REFUSED capture: needs a session of Spark itself" in ran.stdout
+    bodies = [f"m{n}" for n in range(30)]
+    # Written once, and once more by the replay under its key.
+    assert sorted(target.received()) == sorted(bodies + bodies[1:])

@@ -380,30 +380,3 @@ def test_a_streaming_write_that_cannot_be_done_says_why_in_the_first_line(
 
     assert "session_id: is required" in str(error.value).splitlines()[0]
     assert target.active() == 0
-
-
-@pytest.mark.requirement("R591")
-def test_a_body_of_text_is_sent_as_the_bytes_that_it_has(new_queue: NewQueue) -> None:
-    queue = new_queue()
-    given = queue.spark.sql("select cast(X'636166e9' as string) body union all select 'plain'")
-
-    write(queue, given)
-
-    assert sorted(bytes(row.body) for row in queue.read().collect()) == [b"caf\xe9", b"plain"]
-
-
-@pytest.mark.requirement("R591")
-@pytest.mark.parametrize(
-    ("column", "value"), [("subject", "{}"), ("properties", "map('price', {})")]
-)
-def test_other_text_that_is_not_utf_8_is_named_by_row_and_column(
-    new_queue: NewQueue, column: str, value: str
-) -> None:
-    queue = new_queue()
-    text = "if(id = 6, cast(X'636166e9' as string), 'plain')"
-    given = queue.spark.range(0, 10, 1, 1).selectExpr("'b' body", f"{value.format(text)} {column}")
-
-    with pytest.raises(Exception, match=f"row 7 of task 0: column {column}: must be UTF-8 text"):
-        write(queue, given)
-
-    assert queue.read().count() == 0

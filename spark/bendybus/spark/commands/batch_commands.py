@@ -233,6 +233,14 @@ def redrive(
     known = moved.repeated + moved.duplicates
     before = f" {known:,} were there already." if known else ""
     typer.echo(f"Redrove {moved.removed:,} dead letters of {source}.{before}{again}")
+    for number, why in moved.refused[:_PREVIEW]:
+        typer.echo(f"dead letter {number} is left: {why}", err=True)
+    if moved.refused:
+        raise PipelineError(
+            f"{len(moved.refused):,} dead letters of {source} are left, since their copies are too "
+            "large. Receive and complete them, shorten them with --fix, or raise the limit of the "
+            "entity."
+        )
 
 
 def usage(

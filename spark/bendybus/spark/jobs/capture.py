@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from bendybus.spark import bus, columns, options
+from bendybus.spark import bus, columns, connect, options
 from bendybus.spark.errors import OptionError, PipelineError
 from bendybus.spark.jobs import file_store
 from bendybus.spark.jobs.file_store import Layout
@@ -72,6 +72,12 @@ def start(
     `trigger`: as Spark takes it. `done` is called after each batch that published its files.
     """
     path = check(wanted)
+    if connect.is_remote(spark):
+        raise OptionError(
+            "capture: needs a session of Spark itself, and not one of Spark Connect, whose server "
+            "would run its batches without the record in the checkpoint. Run `bendybus pipeline "
+            "capture` without SPARK_REMOTE, or make the session with SparkSession.builder.master()"
+        )
     # Not above: this module is loaded without Spark, too.
     from bendybus.spark.data_source import RangesDataSource
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bendybus.spark import columns
+from bendybus.spark import columns, connect
 from bendybus.spark.columns import BODY, BODY_BASE64
 from bendybus.spark.errors import OptionError
 
@@ -272,24 +272,18 @@ def send(frame: Any, target: Mapping[str, str], rate: float) -> int:
 
 def _of_fixed_tasks(frame: Any) -> tuple[Any, int]:
     """Return a frame, and how many tasks it has."""
-    from pyspark.errors import PySparkAttributeError
-
-    try:
-        return frame, frame.rdd.getNumPartitions()
-    except PySparkAttributeError:
-        # Spark Connect does not tell.
+    if connect.is_remote(frame.sparkSession):
+        # It does not tell.
         return frame.repartition(SPLITS), SPLITS
+    return frame, frame.rdd.getNumPartitions()
 
 
 def _tasks_at_once(frame: Any) -> int:
     """Return how many tasks of a frame run side by side, at most."""
-    from pyspark.errors import PySparkAttributeError
-
-    try:
-        context = frame.sparkSession.sparkContext
-    except PySparkAttributeError:
-        # Spark Connect tells neither cores nor tasks.
+    if connect.is_remote(frame.sparkSession):
+        # It tells neither cores nor tasks.
         return SPLITS
+    context = frame.sparkSession.sparkContext
     conf = context.getConf()
     executors, cores = (
         int(conf.get(f"spark.executor.{name}", "1")) for name in ("instances", "cores")

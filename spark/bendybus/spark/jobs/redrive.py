@@ -28,7 +28,10 @@ from bendybus.spark.source.drain import LOOK_S, Drain
 logger = logging.getLogger(__name__)
 # Numbers of a plan are in the driver's memory: some 40 MB.
 PLANNED_MAX: Final = 1_000_000
-_COLUMNS: Final = "sent bigint, repeated bigint, duplicates bigint, removed bigint"
+_COLUMNS: Final = (
+    "sent bigint, repeated bigint, duplicates bigint, removed bigint, "
+    "refused map<bigint,string>"
+)
 PLAN_FILE: Final = "redrive.json"
 _OWNER_FILE: Final = "redrive-owner"
 _VERSION: Final = 1
@@ -248,9 +251,10 @@ def _move(spark: Any, wanted: Redrive, found: ReadOptions, plan: Plan, lease: Dr
                 with bus_errors.shown(to):
                     done = move(bus.client(connection), task, fixer(named))
                 counts = [done.sent, done.repeated, done.duplicates, done.removed]
+                refused = pa.array([done.refused], pa.map_(pa.int64(), pa.string()))
                 yield pa.RecordBatch.from_arrays(
-                    [pa.array([count], pa.int64()) for count in counts],
-                    names=["sent", "repeated", "duplicates", "removed"],
+                    [*(pa.array([count], pa.int64()) for count in counts), refused],
+                    names=["sent", "repeated", "duplicates", "removed", "refused"],
                 )
 
     rows = [(partition, list(numbers)) for partition, numbers in plan.numbers.items() if numbers]
@@ -258,7 +262,8 @@ def _move(spark: Any, wanted: Redrive, found: ReadOptions, plan: Plan, lease: Dr
     tasks = frame.repartitionByRange(len(rows), "partition").mapInArrow(moved, _COLUMNS)
     total = Moved()
     for row in tasks.collect():
-        total += Moved(row.sent, row.repeated, row.duplicates, row.removed)
+        refused = tuple(sorted(row.refused.items()))
+        total += Moved(row.sent, row.repeated, row.duplicates, row.removed, refused)
     return total
 
 

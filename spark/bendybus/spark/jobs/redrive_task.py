@@ -16,7 +16,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from bendybus.client import ServiceBusClient
-from bendybus.client.exceptions import InvalidOperationError
+from bendybus.client.exceptions import InvalidOperationError, MessageSizeExceededError
 from bendybus.spark import columns as names
 from bendybus.spark.bus import browser_of
 from bendybus.spark.errors import PipelineError, RowError
@@ -74,12 +74,16 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What became of dead letters; `repeated`: an earlier attempt had sent them."""
+    """What became of dead letters; `repeated`: an earlier attempt had sent them.
+
+    `refused`: those that stay, since their copies are too large, by number; each with why.
+    """
 
     sent: int = 0
     repeated: int = 0
     duplicates: int = 0
     removed: int = 0
+    refused: tuple[tuple[int, str], ...] = ()
 
     def __add__(self, other: "Moved") -> "Moved":
         return Moved(
@@ -87,6 +91,7 @@ class Moved:
             self.repeated + other.repeated,
             self.duplicates + other.duplicates,
             self.removed + other.removed,
+            self.refused + other.refused,
         )
 
 
@@ -128,8 +133,8 @@ def move(client: ServiceBusClient, task: Task, fix: Fix | None = None) -> Moved:
             where = frames.partition_of(made)
             if stored.passed(where, place):
                 logger.warning(
-                    "%s: dead letter %d is left: --fix left it, or changed its key, when this run "
-                    "began; run the command once more",
+                    "%s: dead letter %d is left: when this run began, --fix left it, or changed "
+                    "its key, or its copy was too large; run the command once more",
                     task.source.path,
                     number,
                 )
@@ -138,6 +143,8 @@ def move(client: ServiceBusClient, task: Task, fix: Fix | None = None) -> Moved:
             frames.add(where, place, made)
         for where, ordinals, frame in frames.taken():
             done += _sent(sender, task, stored, where, ordinals, frame)
+        left = {number for number, _ in done.refused}
+        listed = [number for number in listed if number not in left]
         if listed:
             # STRICTLY AFTER all of them are stored.
             removed = lease.settle(
@@ -244,7 +251,10 @@ class Stored:
 def _sent(
     sender: Any, task: Task, stored: Stored, where: int, ordinals: list[int], frame: list[Encoded]
 ) -> Moved:
-    """Send a frame, in smaller ones if a topic would make too many copies of it at once."""
+    """Send a frame, in smaller ones if a topic would make too many copies of it at once.
+
+    Or if a message of it is too large: others are sent without it.
+    """
     try:
         sent = sender.send(
             where,
@@ -255,9 +265,11 @@ def _sent(
             mark=stored.mark(where, ordinals),
             timeout=task.timeout_s,
         )
-    except InvalidOperationError:
+    except (InvalidOperationError, MessageSizeExceededError) as error:
         # Nothing of it is stored.
         if len(frame) == 1:
+            if isinstance(error, MessageSizeExceededError):
+                return Moved(refused=((task.numbers[ordinals[0] - 1], str(error)),))
             raise
         half = len(frame) // 2
         first = _sent(sender, task, stored, where, ordinals[:half], frame[:half])

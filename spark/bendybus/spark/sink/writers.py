@@ -67,7 +67,8 @@ class BatchWriter(DataSourceArrowWriter):
         """Say what was written. Raises OptionError if there were fewer tasks than `tasks`."""
         _log(self._options, messages, "written")
         said, found = self._options.tasks, len(messages)
-        if said > found:
+        # An empty frame has one task, whatever it had with rows in it.
+        if said > found and any(each is not None and each.rows for each in messages):
             repeats = (
                 f"set tasks to {found}, with which a repeat stores nothing"
                 if self._correct(found)
