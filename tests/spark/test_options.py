@@ -177,6 +177,29 @@ def test_durations_sizes_and_times_are_read_in_their_usual_forms() -> None:
     assert read(startingTime="1000").starting.time == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
 
 
+@pytest.mark.requirement("R596")
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("2026-01-31T18:00:00", "add Z for UTC, or an offset"),
+        ("2026-01-31 18:00", "add Z for UTC, or an offset"),
+        ("2026-01-31", "add Z for UTC, or an offset"),
+        ("20260131", "and not a date or seconds"),
+        ("1769882400", "and not a date or seconds"),
+        ("31.01.2026", "ISO 8601 with a zone, such as"),
+        ("yesterday", "ISO 8601 with a zone, such as"),
+    ],
+)
+def test_a_time_without_a_zone_or_in_another_form_is_refused(value: str, says: str) -> None:
+    with pytest.raises(OptionError, match=f"option startingTime: must be .*{says}.*{value}"):
+        read(startingTime=value)
+
+
+@pytest.mark.requirement("R596")
+def test_a_time_has_any_zone() -> None:
+    assert read(startingTime="2026-01-31T19:00+01:00") == read(startingTime="1769882400000")
+
+
 def test_the_offset_of_a_progress_is_a_start() -> None:
     seq = {"0": 41, "1": (1 << 48) + 7, "2": -1, "3": 0}
     given = '{"v": 1, "seq": ' + str(seq).replace("'", '"') + ', "inc": {}}'

@@ -34,6 +34,8 @@ _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-z]*)")
 _SIZE: Final = re.compile(r"([0-9]+) *([kmg]?)i?b?")
 _SIZE_UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Dates without hyphens, and seconds since 1970: as milliseconds, they would all be before 1974.
+_NO_MILLISECONDS: Final = range(10_000_000, 100_000_000_000)
 
 
 class Use(Flag):
@@ -150,17 +152,21 @@ def words(name: str, value: str) -> tuple[str, ...]:
 
 
 def time(name: str, value: str) -> datetime:
-    """Return a time: ISO 8601 (UTC where it has no zone), or milliseconds since 1970."""
+    """Return a time: ISO 8601 with a zone, or milliseconds since 1970."""
     given = value.strip()
+    form = "ISO 8601 with a zone, such as 2026-01-31T18:00:00Z, or milliseconds since 1970"
     try:
         if given.isdigit():
+            if int(given) in _NO_MILLISECONDS:
+                raise bad(name, value, f"{form}, and not a date or seconds")
             return _EPOCH + timedelta(milliseconds=int(given))
         found = datetime.fromisoformat(given)
     except (ValueError, OverflowError):
-        raise bad(
-            name, value, "ISO 8601, such as 2026-01-31T18:00:00Z, or milliseconds since 1970"
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+        raise bad(name, value, form) from None
+    if found.tzinfo is None:
+        # Spark's own times are of the session's zone: none of the two can be guessed.
+        raise bad(name, value, f"{form}; add Z for UTC, or an offset such as +01:00")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +289,8 @@ OPTIONS: Final = (
         READ,
         time,
         "",
-        "read what was enqueued at this time or later; ISO 8601, or milliseconds since 1970",
+        "read what was enqueued at this time or later; ISO 8601 with a zone, or milliseconds since"
+        " 1970",
     ),
     Option(
         "endingOffsets",
