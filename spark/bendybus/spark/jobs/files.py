@@ -7,6 +7,7 @@ load     any Parquet, CSV, JSON ──► entity: one row a message
 What has a session or a key is sent in its order: see `_order_kept`.
 """
 
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any, Final
 from bendybus.spark import columns, connect
 from bendybus.spark.columns import BODY, BODY_BASE64
 from bendybus.spark.errors import OptionError
+from bendybus.spark.jobs import text_files
 
 FORMATS: Final = ("parquet", "jsonl", "csv")
 # What Spark calls them.
@@ -145,37 +147,64 @@ def load(spark: Any, wanted: Load) -> int:
     """Send a message for each row; return how many. Raises PipelineError."""
     check_format(wanted.format, "--format", FORMATS)
     _fix_splits(spark)
-    reader = _reader(spark, wanted.format)
+    frame = _rows_of_json(spark, wanted) if wanted.format == "jsonl" else _rows(spark, wanted)
+    if not wanted.body_column:
+        frame = frame.selectExpr("*", "'application/json' AS content_type")
+    keys = [name for name in _KEYS if wanted.named.get(name)]
+    if keys:
+        frame = _order_kept(frame, keys, _BY_PLACE).drop(*_BY_PLACE)
+    return send(frame, wanted.target, wanted.rate)
+
+
+def _rows_of_json(spark: Any, wanted: Load) -> Any:
+    """Return messages, and their places where these are needed."""
+    named = {BODY: wanted.body_column, **wanted.named}
+    if any(named.values()):
+        _check_named(wanted, text_files.json_columns(spark, wanted.given))
+    return text_files.json_rows(spark, wanted.given, named, _places(wanted))
+
+
+def _rows(spark: Any, wanted: Load) -> Any:
+    """Return messages, and their places where these are needed."""
     if wanted.format == "csv":
-        # RFC 4180: a quote within quotes is doubled, and a quoted value may have line breaks.
-        # Spark's defaults are a backslash, and lines. One task reads a file, then.
-        reader = reader.options(header="true", escape='"', multiLine="true")
-    frame = reader.load(wanted.given)
-    for name, column in {BODY: wanted.body_column, **wanted.named}.items():
-        if column and column not in frame.columns:
-            raise OptionError(
-                f"--{_NAMED_BY[name]}-column: {wanted.given} has no column {column!r}; "
-                f"it has {', '.join(frame.columns)}"
-            )
-    named = {name: column for name, column in wanted.named.items() if column}
-    body = "to_json(struct(*))"
+        found = text_files.csv_frames(spark, wanted.given)
+    else:
+        found = [_reader(spark, wanted.format).load(wanted.given)]
+    frames = [_messages(frame, wanted) for frame in found]
+    return functools.reduce(lambda frame, other: frame.unionByName(other), frames)
+
+
+def _messages(frame: Any, wanted: Load) -> Any:
+    _check_named(wanted, frame.columns)
+    cell = text_files.cell if wanted.format == "csv" else str
+    cells = (f"{cell(_quoted(name))} AS {_quoted(name)}" for name in frame.columns)
+    body = f"to_json(struct({', '.join(cells)}))"
     if wanted.body_column:
         types = dict(frame.dtypes)
         plain = types[wanted.body_column] in ("string", "binary")
         quoted = _quoted(wanted.body_column)
-        body = quoted if plain else f"cast({quoted} AS string)"
-    made = [f"{body} AS body"]
-    made += [
+        body = cell(quoted) if plain else f"cast({quoted} AS string)"
+    made = [
         f"cast({_quoted(column)} AS {columns.BY_WRITTEN[name].type}) AS `{name}`"
-        for name, column in named.items()
+        for name, column in wanted.named.items()
+        if column
     ]
-    if not wanted.body_column:
-        made.append("'application/json' AS content_type")
-    keys = [name for name in _KEYS if name in named]
-    if not keys:
-        return send(frame.selectExpr(*made), wanted.target, wanted.rate)
-    ordered = _order_kept(frame.selectExpr(*made, *_PLACES), keys, _BY_PLACE).drop(*_BY_PLACE)
-    return send(ordered, wanted.target, wanted.rate)
+    return frame.selectExpr(f"{body} AS body", *made, *_places(wanted))
+
+
+def _places(wanted: Load) -> tuple[str, ...]:
+    """Return the columns that tell the order of rows, where there is a key."""
+    return _PLACES if any(wanted.named.get(name) for name in _KEYS) else ()
+
+
+def _check_named(wanted: Load, found: Sequence[str]) -> None:
+    """Raise OptionError for a column that the files do not have."""
+    for name, column in {BODY: wanted.body_column, **wanted.named}.items():
+        if column and column not in found:
+            raise OptionError(
+                f"--{_NAMED_BY[name]}-column: {wanted.given} has no column {column!r}; "
+                f"it has {', '.join(found)}"
+            )
 
 
 def _quoted(name: str) -> str:

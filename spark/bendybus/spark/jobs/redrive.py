@@ -29,8 +29,7 @@ logger = logging.getLogger(__name__)
 # Numbers of a plan are in the driver's memory: some 40 MB.
 PLANNED_MAX: Final = 1_000_000
 _COLUMNS: Final = (
-    "sent bigint, repeated bigint, duplicates bigint, removed bigint, "
-    "refused map<bigint,string>"
+    "sent bigint, repeated bigint, duplicates bigint, removed bigint, refused map<bigint,string>"
 )
 PLAN_FILE: Final = "redrive.json"
 _OWNER_FILE: Final = "redrive-owner"
