@@ -21,7 +21,7 @@ class Connection:
     """Stands for the connection of the links; `turn` is a turn of the loop."""
 
     def __init__(self, peer: Peer) -> None:
-        self.peer = peer
+        self.peer, self.product = peer, None
         self.front_end = self.settles = self.receives = self.metrics = self.sent = self
         self.released: list[bytes] = []
         self._soon: deque[Callable[[], None]] = deque()
