@@ -14,7 +14,7 @@ from tests.frontend.amqp_examples import exact
 from tests.integration.amqp import AmqpBus
 from tests.integration.raw_amqp import RECEIVER, SENDER, RawAmqp
 
-# What a reader may stumble over: no date, no code point, no number of JSON.
+# Values on which readers fail: no date, no number of JSON, control characters.
 ODD: Final = (
     Timestamp(8_640_000_000_000_000),
     Timestamp(-(2**63)),
@@ -57,7 +57,7 @@ def batches(draw: st.DrawFn) -> list[Message]:
 
 
 def facts(messages: Sequence[Message]) -> dict[Any, Any]:
-    """Return what must stay as it is, by the id of the message."""
+    """Return the properties and the body of each message, by its id."""
     return {
         message.properties.message_id: (
             exact(dict(message.application_properties or {})),
@@ -79,7 +79,7 @@ def send(bus: AmqpBus, queue: str, messages: Sequence[Message]) -> None:
 
 
 def received(bus: AmqpBus, queue: str, count: int) -> list[Message]:
-    """Receive and delete so many messages."""
+    """Receive and delete `count` messages."""
     with RawAmqp(bus.amqp_address).open() as peer:
         assert peer.attach(queue, RECEIVER, snd_settle_mode=1) is None
         peer.flow(queue, count)

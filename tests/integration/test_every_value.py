@@ -22,7 +22,7 @@ FEW: Final = settings(
     max_examples=2,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    # Each example takes seconds: what fails is told as it is.
+    # Each example takes seconds, so a failing one is not made smaller.
     phases=[Phase.explicit, Phase.generate],
 )
 ASCII: Final = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}

@@ -1,4 +1,4 @@
-"""What is installed without isolation is built by what the pinned files bring."""
+"""Packages that are installed without isolation are built with pinned tools."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every value that a bus takes has a text: a reader that fails on one fails on it for ever."""
+"""Every value that a bus accepts has a text: a reader would fail on it again and again."""
 
 import json
 import uuid

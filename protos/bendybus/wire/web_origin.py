@@ -1,4 +1,4 @@
-"""Which web pages may reach a server that checks no key: those of this machine, and of given names.
+"""A server that checks no key serves web pages of this machine and of given names only.
 
 A browser lets any page send requests to a server on loopback, and open WebSockets to it; where a
 name of the page's own leads to loopback (DNS rebinding), it also lets the page read the answers. A

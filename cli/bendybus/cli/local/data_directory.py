@@ -46,7 +46,7 @@ class Identity:
     created_at: str
 
 
-# What others than the user may do with files.
+# The permissions on files of everybody but the user.
 _FOR_OTHERS: Final = 0o077
 
 

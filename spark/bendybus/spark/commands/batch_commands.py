@@ -1,6 +1,7 @@
 """Jobs that end: `export`, `replay`, `load`, `dlq`, `usage`; and `fences`, without Spark."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -233,11 +234,16 @@ def redrive(
     known = moved.repeated + moved.duplicates
     before = f" {known:,} were there already." if known else ""
     typer.echo(f"Redrove {moved.removed:,} dead letters of {source}.{before}{again}")
-    for number, why in moved.refused[:_PREVIEW]:
+    _name_refused(source, moved.refused)
+
+
+def _name_refused(source: str, refused: Sequence[tuple[int, str]]) -> None:
+    """Name the dead letters that are left. Raises PipelineError if there are any."""
+    for number, why in refused[:_PREVIEW]:
         typer.echo(f"dead letter {number} is left: {why}", err=True)
-    if moved.refused:
+    if refused:
         raise PipelineError(
-            f"{len(moved.refused):,} dead letters of {source} are left, since their copies are too "
+            f"{len(refused):,} dead letters of {source} are left, since their copies are too "
             "large. Receive and complete them, shorten them with --fix, or raise the limit of the "
             "entity."
         )

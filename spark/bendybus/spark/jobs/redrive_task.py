@@ -74,7 +74,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What became of dead letters; `repeated`: an earlier attempt had sent them.
+    """The outcome of a redrive, in dead letters; `repeated`: an earlier attempt had sent them.
 
     `refused`: those that stay, since their copies are too large, by number; each with why.
     """

@@ -101,7 +101,7 @@ def _files(spark: Any, given: str) -> list[tuple[str, str, bool]]:
 
 
 def _line_end(first: str) -> str:
-    """Return what ends the lines of a file whose first line ends at LF, or at its end."""
+    """Return the line break of a file; `first`: its first line, up to LF or its end."""
     if first.endswith("\r") and "\r" not in first[:-1]:
         return "\r\n"
     return "\r" if "\r" in first else "\n"
@@ -109,7 +109,7 @@ def _line_end(first: str) -> str:
 
 def _csv(spark: Any, given: str | list[str], line_end: str) -> Any:
     reader = spark.read.format("csv").option("mode", "FAILFAST")
-    # Only where it is told what ends a line does Spark keep others within quotes.
+    # Spark keeps other line breaks within quotes only if it is given that of the file.
     reader = reader.options(header="true", escape='"', multiLine="true", lineSep=line_end)
     return reader.load(given)
 
@@ -129,7 +129,7 @@ class _Number(str):
 
 
 def _row(line: str, named: dict[str, str], given: str) -> dict[str, str | None]:
-    """Return what becomes of a line, by column. Raises RowError."""
+    """Return the columns of the message of a line. Raises RowError."""
     try:
         found = json.loads(
             line.removeprefix("\ufeff"),

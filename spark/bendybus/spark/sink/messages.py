@@ -144,7 +144,7 @@ def _head(row: Mapping[str, Any]) -> bytes:
         raise RowError("head: must be what a read returned in this column, or null") from None
     if not texts and "properties" not in row:
         return stored or b""
-    # Columns win over the head that was stored, also with null: what is not changed is equal.
+    # Columns win over the head that was stored, even a null: values that are not changed are equal.
     for name in texts:
         if row[name] is None:
             head.ClearField(name)

@@ -274,7 +274,7 @@ class StreamPlanner:
         return extents, {}
 
     def _left(self, start: Offset, extents: list[Extent]) -> list[str]:
-        """Return what of the run is not read yet, and why, by partition."""
+        """Return a phrase for each partition that is not read to the end of this run."""
         assert self._targets is not None, "only such a run ends"
         wanted = self._options.session_id
         only = None if wanted is None else self._bus.partition_of(wanted)
