@@ -1,12 +1,13 @@
 """A bus with AMQP without TLS, and clients of azure-servicebus for it."""
 
 from pathlib import Path
-from typing import Any
-
-from azure.servicebus import ServiceBusClient as SdkClient
+from typing import TYPE_CHECKING, Any
 
 from tests.integration.processes import Bus
 from tests.ports import HOST, free_port
+
+if TYPE_CHECKING:
+    from azure.servicebus import ServiceBusClient as SdkClient
 
 
 class AmqpBus(Bus):
@@ -32,8 +33,11 @@ class AmqpBus(Bus):
         """What official SDKs need."""
         return self.connection_string.replace(self.front_end_address, self.amqp_address)
 
-    def sdk(self, **options: Any) -> SdkClient:
+    def sdk(self, **options: Any) -> "SdkClient":
         """Return a client of azure-servicebus."""
+        # Where Spark's tests run, it is not installed.
+        from azure.servicebus import ServiceBusClient as SdkClient
+
         return SdkClient.from_connection_string(self.amqp_connection_string, **options)
 
 

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,21 +10,8 @@ from typing import Any
 from bendybus.client import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 from bendybus.client.amqp import AmqpAnnotatedMessage
 from tests.integration import forked
+from tests.integration.command_lines import command
 from tests.integration.processes import Bus, eventually
-
-# A shell's background jobs, and so all that they start, are told to ignore Ctrl-C.
-_PROGRAM = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    "from bendybus.cli.__main__ import main; sys.exit(main())"
-)
-
-
-def command(bus: Bus, *arguments: str) -> list[str]:
-    """Return the command line."""
-    return [
-        *(sys.executable, "-c", _PROGRAM),
-        *("--connection-string", bus.connection_string, *arguments),
-    ]
 
 
 def run(bus: Bus, *arguments: str, said: str | None = None) -> "subprocess.CompletedProcess[str]":

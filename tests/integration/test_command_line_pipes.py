@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from bendybus.client import ServiceBusClient, ServiceBusMessage, ServiceBusSender
 from bendybus.client.exceptions import MessageSizeExceededError
 from bendybus.domain import limits
+from tests.integration import command_lines
 from tests.integration.processes import Bus, eventually
 
 pytestmark = [pytest.mark.integration]
@@ -22,16 +22,12 @@ ENDS_S = 60.0
 NewQueue = Callable[..., str]
 
 
-def arguments(bus: Bus, *given: str) -> list[str]:
-    return [
-        sys.executable, "-m", "bendybus.cli", "--connection-string", bus.connection_string, *given
-    ]  # fmt: skip
-
-
 def run(bus: Bus, *given: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
     """Run a command; its output is in bytes."""
     options.setdefault("stdout", subprocess.PIPE)
-    return subprocess.run(arguments(bus, *given), stderr=subprocess.PIPE, timeout=ENDS_S, **options)
+    return subprocess.run(
+        command_lines.command(bus, *given), stderr=subprocess.PIPE, timeout=ENDS_S, **options
+    )
 
 
 def fill(client: ServiceBusClient, queue: str, *bodies: str) -> None:
@@ -52,7 +48,8 @@ def test_what_the_reader_of_a_pipe_did_not_read_stays_in_the_queue(
     queue, lines = new_queue(), 2 if output == "table" else 1
     fill(client, queue, *map(str, range(300)))
     command = subprocess.Popen(
-        arguments(bus, "receive", queue, "--max", "1000", "-o", output), stdout=subprocess.PIPE
+        command_lines.command(bus, "receive", queue, "--max", "1000", "-o", output),
+        stdout=subprocess.PIPE,
     )
 
     head = subprocess.run(
@@ -128,7 +125,7 @@ def test_large_messages_are_sent_as_often_as_is_asked(bus: Bus, new_queue: NewQu
 def test_input_that_pauses_is_sent(bus: Bus, new_queue: NewQueue) -> None:
     queue = new_queue()
     command = subprocess.Popen(
-        arguments(bus, "send", queue),
+        command_lines.command(bus, "send", queue),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -214,7 +211,7 @@ def test_a_proxy_in_the_environment_is_not_asked(bus: Bus, new_queue: NewQueue) 
     "command", ["peek", "receive", "send", "purge --yes", "get queue", "delete queue --yes"]
 )
 def test_a_name_that_is_no_text_gives_a_sentence(bus: Bus, command: str) -> None:
-    given = [each.encode() for each in arguments(bus, *command.split())]
+    given = [each.encode() for each in command_lines.command(bus, *command.split())]
 
     done = subprocess.run([*given, b"\xff"], capture_output=True, timeout=ENDS_S)
 

@@ -8,12 +8,10 @@ counts at both ends of a pipe on Linux only, elsewhere nothing is waited for.
 """
 
 import array
-import fcntl
 import os
 import select
 import stat
 import sys
-import termios
 import time
 from typing import Final, TextIO
 
@@ -50,6 +48,10 @@ def is_taken(stream: TextIO, until_s: float) -> bool:
 
 def _left(descriptor: int) -> int:
     """Return how many bytes of a pipe are not read."""
+    # Windows has none of them; see `is_pipe`.
+    import fcntl
+    import termios
+
     count = array.array("i", [0])
     fcntl.ioctl(descriptor, termios.FIONREAD, count)
     return count[0]
