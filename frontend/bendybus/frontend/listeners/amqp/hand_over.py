@@ -40,8 +40,10 @@ MOMENT_S: Final = 0.4
 # A program that settles what it has, one message after another, goes on until it has nothing, or
 # has settled nothing for so long: the SDK for Java fails a settlement that a lost connection leaves
 # without an answer, or waits for minutes. A receive of it that has some messages waits for a second
-# for more before the program gets them.
-SETTLES_S: Final = 1.5
+# for more before the program gets them: an end at about that time would meet their settlements.
+SETTLES_S: Final = 3.0
+# For the SDK for Python, which settles what it holds after the end, too.
+SETTLES_LATER_S: Final = 0.25
 # How long a receive of that SDK is waited for without knowing whether it will end in time.
 GUESS_S: Final = 5.0
 LOOK_S: Final = 0.05
@@ -75,9 +77,10 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
         if isinstance(link.context, ReceivingLink):
             link.context.finish()
     connection.write_soon()
+    settles_s = SETTLES_LATER_S if connection.product == RECEIVES_BY_CALL else SETTLES_S
     if connection.product not in TOLD:
         # Sends go on meanwhile.
-        await _settled(connection, until_s)
+        await _settled(connection, until_s, settles_s)
     for link in connection.links():
         # Not those for requests: what waits for credit there is lost with the connection.
         if isinstance(link.context, SendingLink):
@@ -90,6 +93,9 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
         if quiet_s >= QUIET_S:
             break
         await asyncio.sleep(min(QUIET_S - quiet_s, moment_s - now_s))
+    if connection.product not in TOLD:
+        # What partitions were giving when receivers finished has come meanwhile.
+        await _settled(connection, until_s, settles_s)
     await _idle(connection, min(until_s, loop.time() + MOMENT_S))
     connection.hushed = True
     await _idle(connection, until_s)
@@ -132,12 +138,12 @@ async def _between_receives(connection: "ClientConnection", until_s: float) -> N
         await asyncio.sleep(LOOK_S)
 
 
-async def _settled(connection: "ClientConnection", until_s: float) -> None:
+async def _settled(connection: "ClientConnection", until_s: float, most_s: float) -> None:
     """Wait until a client that goes on settling has nothing left, or it is too late for that."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     while connection.unsettled and not connection.gone and loop.time() < until_s:
-        left_s = max(began_s, connection.settled_s) + SETTLES_S - loop.time()
+        left_s = max(began_s, connection.settled_s) + most_s - loop.time()
         if left_s <= 0:
             return
         await asyncio.sleep(min(left_s, QUIET_S))
