@@ -33,11 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Wide enough for both tables, also where the output is a file.
     screen = Console(highlight=False, width=_WIDTH)
     say = functools.partial(print, file=sys.stderr)
-    with (
-        tempfile.TemporaryDirectory(prefix="bendybus-walk-") as folder,
-        measure.walking(Path(folder), idle_s=given.idle, say=say) as walks,
-    ):
-        found = walks()
+    with tempfile.TemporaryDirectory(prefix="bendybus-walk-") as folder:
+        found = budgets.measured(Path(folder), idle_s=given.idle, say=say)
     screen.print(_table(found))
     screen.print(_rooms(found))
     for walk in found:

@@ -94,7 +94,7 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
             break
         await asyncio.sleep(min(QUIET_S - quiet_s, moment_s - now_s))
     if connection.product not in TOLD:
-        # What partitions were giving when receivers finished has come meanwhile.
+        # Messages that partitions were giving when receivers finished have come meanwhile.
         await _settled(connection, until_s, settles_s)
     await _idle(connection, min(until_s, loop.time() + MOMENT_S))
     connection.hushed = True

@@ -11,10 +11,10 @@ from typing import Final
 
 # The product that the SDK for Python names in its open.
 RECEIVES_BY_CALL: Final = "azsdk-python-servicebus"
-# What a receive needs to go on: the pause, up to a second in which the SDK waits for a thread of
-# its own, and a new connection.
+# The time to connect again: the pause, up to a second in which the SDK waits for a thread of its
+# own, and a new connection.
 CONNECTS_S: Final = 3.5
-# How long receives usually wait, to guess it for a link on which none has told it yet.
+# Usual waiting times, for a link without a measured one.
 USUAL_S: Final = (5.0, 10.0, 30.0, 60.0)
 
 
@@ -47,7 +47,7 @@ class ReceiveCalls:
     def has_time(self, now_s: float, since_s: float, *, guess: bool = False) -> bool:
         """Whether the receive under way began after `since_s`, or has time to connect again.
 
-        `guess`: whether that may be guessed if no receive has told how long it takes.
+        `guess`: assume a usual time on a link without a measured one.
         """
         if self._began_s > since_s:
             return True
