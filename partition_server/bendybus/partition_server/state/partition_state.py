@@ -47,6 +47,8 @@ class PartitionState:
 
     # Whether the command that is being handled is a use of its entity; see `rule_table`.
     handles_use = False
+    # Whether receivers get messages: until the process is about to stop.
+    delivers = True
 
     def __init__(
         self,
@@ -84,8 +86,6 @@ class PartitionState:
         self.faults = Faults(journal)
         # Takes frames for other partitions; None: there is no way to them.
         self.forward_link: Caller = None
-        # Whether receivers get messages: until the process is about to stop.
-        self.delivers = True
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
