@@ -215,6 +215,7 @@ SCENARIOS: Final[dict[Any, Scenario]] = {
     ),
     commands.Withdraw: simple(lambda _: commands.Withdraw("s", 9)),
     commands.Counts: simple(lambda _: commands.Counts("t")),
+    commands.StopDelivering: simple(lambda _: commands.StopDelivering("t")),
     commands.FenceIdle: simple(lambda d: commands.FenceIdle("t", d.ref().uid, 0, 1)),
     commands.Watch: simple(lambda _: commands.Watch("s")),
 }
@@ -230,6 +231,7 @@ NO_USES: Final[set[Any]] = {
     commands.Withdraw,
     commands.Counts,
     commands.FenceIdle,
+    commands.StopDelivering,
     commands.Watch,
 }
 

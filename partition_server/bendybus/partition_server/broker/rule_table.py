@@ -71,6 +71,7 @@ from bendybus.partition_server.state.commands import (
     SetSessionState,
     Settle,
     SettleRange,
+    StopDelivering,
     StreamEnded,
     TakeForwarded,
     ToldSession,
@@ -192,6 +193,7 @@ COMMANDS: Final[dict[type[Command], CommandRule]] = {
     GetFence: CommandRule(Phase.AFTER, USE, fenced_send.read, _failed),
     Counts: CommandRule(Phase.AFTER, NO_USE, counts.counts, _failed),
     FenceIdle: CommandRule(Phase.AFTER, NO_USE, catalogue_entry.fence, _failed),
+    StopDelivering: CommandRule(Phase.AFTER, NO_USE, receive.stop, _failed),
     Watch: CommandRule(Phase.AFTER, NO_USE, catalogue_entry.watch, _failed),
 }
 

@@ -21,7 +21,14 @@ from bendybus.domain import bounds, errors, limits
 from bendybus.partition_server.rules import drain, locks, redeliver, session_locks
 from bendybus.partition_server.state.answers import Reserved, Withdrawn
 from bendybus.partition_server.state.budget import ServeBudget
-from bendybus.partition_server.state.commands import Ask, Now, Release, StreamEnded, Withdraw
+from bendybus.partition_server.state.commands import (
+    Ask,
+    Now,
+    Release,
+    StopDelivering,
+    StreamEnded,
+    Withdraw,
+)
 from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
@@ -78,10 +85,21 @@ def serve(
 ) -> None:
     """Answer the asks of a queue; what does not fit into the budget goes on in the next turn."""
     queue = partition.queues.at(slot)
-    if queue is None or _serve(partition, queue, answers, now, budget):
+    stopped = not partition.delivers
+    if queue is None or stopped or _serve(partition, queue, answers, now, budget):
         partition.unserved.pop(slot, None)
     else:
         partition.unserved[slot] = None
+
+
+def stop(turn: Turn, _: StopDelivering) -> int:
+    """Give receivers no more messages; return how many they hold, and can still settle.
+
+    Locks are not durable: what is handed out shortly before the end could not be settled any more.
+    """
+    turn.partition.delivers = False
+    held = (lock for queue in turn.partition.queues for lock in queue.locks.values())
+    return sum(lock.delivered for lock in held)
 
 
 def _serve(

@@ -1,5 +1,6 @@
 """The partitions of a process, and the way to hand a command to one of them."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -8,7 +9,7 @@ import grpc
 from bendybus.domain import errors
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Call
-from bendybus.partition_server.state.commands import Command
+from bendybus.partition_server.state.commands import Command, StopDelivering
 from bendybus.wire.streams import Drain
 
 # A call of a peer, whatever its requests and answers.
@@ -39,6 +40,17 @@ class Hosts:
         call = Call()
         submit(self.find(partition), make(call))
         return await call.value()
+
+    async def stop_delivering(self) -> int:
+        """Deliver no more messages; return how many receivers hold, of partitions that answer."""
+        return sum(await asyncio.gather(*map(self._stop_delivering, self.threads)))
+
+    async def _stop_delivering(self, partition: int) -> int:
+        try:
+            return int(await self.ask(partition, StopDelivering))
+        except errors.BusError:
+            # Its store is closed: it delivers nothing, and its locks are gone.
+            return 0
 
 
 def submit(thread: PartitionThread, *handed: Command) -> None:

@@ -340,6 +340,13 @@ class FenceIdle:
 
 
 @dataclass(slots=True)
+class StopDelivering:
+    """Give receivers no more messages; answered by how many they hold (locked and delivered)."""
+
+    reply_to: Caller
+
+
+@dataclass(slots=True)
 class Watch(OfStream):
     """Answer with the whole catalogue now, and with each entry that changes from now on."""
 
@@ -386,6 +393,7 @@ Command = (
     | CommitEntity
     | ApplyEntity
     | FenceIdle
+    | StopDelivering
     | Watch
 )
 

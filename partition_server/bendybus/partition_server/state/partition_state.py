@@ -47,6 +47,8 @@ class PartitionState:
 
     # Whether the command that is being handled is a use of its entity; see `rule_table`.
     handles_use = False
+    # Whether receivers get messages: until the process is about to stop.
+    delivers = True
 
     def __init__(
         self,
