@@ -174,6 +174,26 @@ def test_input_that_pauses_is_sent(bus: Bus, new_queue: NewQueue) -> None:
 
 
 @pytest.mark.requirement("R583")
+def test_what_is_sent_several_times_says_what_is_stored(bus: Bus, new_queue: NewQueue) -> None:
+    queue = new_queue()
+    command = subprocess.Popen(
+        command_lines.command(bus, "send", queue, "--count", "3"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert command.stdin is not None
+
+    command.stdin.write(b"one\ntwo\n")
+    command.stdin.flush()
+    eventually(lambda: left(bus, queue) == 6, what="both lines are sent")
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=ENDS_S)
+
+    assert command.returncode == 130
+    assert b"Stopped: 6 messages are stored." in said
+
+
+@pytest.mark.requirement("R583")
 def test_lines_are_sent_as_they_are(
     bus: Bus, client: ServiceBusClient, new_queue: NewQueue, tmp_path: Path
 ) -> None:
