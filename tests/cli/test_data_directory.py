@@ -90,3 +90,16 @@ def test_what_a_bus_keeps_is_for_its_user_alone(tmp_path: Path, existing: bool) 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert modes == {"lock": 0o600, "logs": 0o700, "partition.log": 0o600, "partition.db": 0o600}
     assert after == 0o022
+
+
+@pytest.mark.requirement("R587")
+def test_a_folder_that_users_share_stays_shared(tmp_path: Path) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+
+    with data_directory.held(folder):
+        (folder / "partition.db").touch()
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
+    assert stat.S_IMODE((folder / "partition.db").stat().st_mode) == 0o600

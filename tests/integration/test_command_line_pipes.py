@@ -1,11 +1,13 @@
 """The command line in pipes: no message is lost between the bus and the other end."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tests.integration.processes import Bus, eventually
 
 pytestmark = [pytest.mark.integration]
 ENDS_S = 60.0
+LOCK = timedelta(seconds=5)
 NewQueue = Callable[..., str]
 
 
@@ -62,6 +65,33 @@ def test_what_the_reader_of_a_pipe_did_not_read_stays_in_the_queue(
     assert len(head.stdout.splitlines()) == lines
     assert code == 141
     assert left(bus, queue) == 299
+
+
+@pytest.mark.requirement("R582")
+@pytest.mark.parametrize("sessions", [False, True])
+def test_the_reader_of_a_pipe_takes_its_time(bus: Bus, new_queue: NewQueue, sessions: bool) -> None:
+    queue = new_queue(lock_duration=LOCK, requires_session=sessions)
+    given = [str(number).encode() for number in range(4)]
+    of = {"--property": "session_id=a"} if sessions else {}
+    run(bus, "send", queue, *sum(of.items(), ()), input=b"\n".join(given))
+    command = subprocess.Popen(
+        command_lines.command(
+            *(bus, "receive", queue, "--max", "4", "-o", "json"),
+            *(("--session", "a") if sessions else ()),
+        ),
+        stdout=subprocess.PIPE,
+    )
+    assert command.stdout is not None
+
+    found = b""
+    while got := os.read(command.stdout.fileno(), 100_000):
+        found += got
+        time.sleep(LOCK.total_seconds() / 2)
+    command.stdout.close()
+
+    assert command.wait(ENDS_S) == 0
+    assert [json.loads(line)["body"].encode() for line in found.splitlines()] == given
+    assert left(bus, queue) == 0
 
 
 @pytest.mark.requirement("R582")
@@ -141,6 +171,26 @@ def test_input_that_pauses_is_sent(bus: Bus, new_queue: NewQueue) -> None:
     assert command.returncode == 130
     assert b"Not sent: 3 bytes of a line that has no end yet." in said
     assert b"2 messages are stored" in said
+
+
+@pytest.mark.requirement("R583")
+def test_what_is_sent_several_times_says_what_is_stored(bus: Bus, new_queue: NewQueue) -> None:
+    queue = new_queue()
+    command = subprocess.Popen(
+        command_lines.command(bus, "send", queue, "--count", "3"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert command.stdin is not None
+
+    command.stdin.write(b"one\ntwo\n")
+    command.stdin.flush()
+    eventually(lambda: left(bus, queue) == 6, what="both lines are sent")
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=ENDS_S)
+
+    assert command.returncode == 130
+    assert b"Stopped: 6 messages are stored." in said
 
 
 @pytest.mark.requirement("R583")

@@ -33,6 +33,8 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Where a bus without policies serves HTTP, and metrics of both; `emulator` is its name."""
     ports = [free_port() for _ in range(3)]
     found = [f"{HOST}:{port}" for port in ports]
+    changed = pytest.MonkeyPatch()
+    changed.setenv("BENDYBUS_HOST_NAMES", "Emulator")
     bus = Bus(
         Path(tmp_path_factory.mktemp("bus")),
         partitions=1,
@@ -40,12 +42,13 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         front_end_options=(
             f"--shared-listen={found[0]}",
             f"--metrics-port={ports[1]}",
-            "--host-name=emulator",
+            "--host-name=Emulator",
         ),
         partition_options=(f"--metrics-port={ports[2]}",),
     )
     yield found
     bus.end()
+    changed.undo()
 
 
 @pytest.fixture
@@ -66,12 +69,12 @@ def asked(address: str, path: str, method: str = "GET", **headers: str) -> tuple
         return error.code, error.read().decode()
 
 
-def upgraded(address: str, path: str, **headers: str) -> str:
-    """Return the first line of the answer to a request for a WebSocket."""
+def upgraded(address: str, path: str, *also: str, **headers: str) -> str:
+    """Return the first line of the answer to a request for a WebSocket; `also`: more headers."""
     host, _, port = address.rpartition(":")
     lines = [f"GET {path} HTTP/1.1"]
     given = {"Host": address} | WEBSOCKET | headers
-    lines += [f"{name}: {value}" for name, value in given.items()]
+    lines += [*(f"{name}: {value}" for name, value in given.items()), *also]
     with socket.create_connection((host, int(port)), timeout=10) as raw:
         raw.sendall("\r\n".join([*lines, "", ""]).encode())
         return raw.recv(1_000).split(b"\r\n")[0].decode()
@@ -116,6 +119,21 @@ def test_programs_and_pages_of_this_machine_are_served(
 ) -> None:
     assert asked(address, "/health", **headers)[0] == 200
     assert upgraded(address, "/$servicebus/websocket", **headers).startswith("HTTP/1.1 101")
+
+
+@pytest.mark.parametrize("server", [0, 1, 2], ids=["HTTP", "front end", "partition server"])
+def test_a_given_name_is_known_to_every_server(addresses: list[str], server: int) -> None:
+    path = "/metrics" if server else "/health"
+
+    assert asked(addresses[server], path, Host="emulator:1", Origin="http://EMULATOR")[0] == 200
+
+
+def test_a_second_origin_is_looked_at(address: str) -> None:
+    origins = [f"Origin: {each}" for each in ("http://localhost", "http://evil.example")]
+
+    found = upgraded(address, "/$servicebus/websocket", *origins)
+
+    assert found == "HTTP/1.1 403 Forbidden"
 
 
 @pytest.mark.parametrize("server", [1, 2], ids=["front end", "partition server"])

@@ -56,6 +56,25 @@ def test_pages_of_others_are_refused_whatever_host_they_name(origin: str) -> Non
     assert "web page" in why
 
 
+@pytest.mark.parametrize("port", ["", ":80"])
+def test_of_several_names_none_is_known(port: str) -> None:
+    origins = f"http://localhost{port},http://evil.example"
+
+    assert web_origin.refusal("localhost", origins, ()) is not None
+    assert web_origin.refusal(f"localhost{port},evil.example", None, ()) is not None
+    assert web_origin.refusal("[::1].evil.example", None, ()) is not None
+
+
+def test_names_are_given_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENDYBUS_HOST_NAMES", " Emulator, bus.example.,")
+    names = web_origin.given_names()
+
+    assert names == {"emulator", "bus.example"}
+    assert web_origin.refusal("EMULATOR:5300", "https://bus.example", names) is None
+    assert web_origin.refusal("localhost", "null", names) is not None
+    assert web_origin.given_names(["Emulator."]) == {"emulator"}
+
+
 @pytest.mark.parametrize(("origin", "status"), [(None, "200 OK"), ("null", "403 Forbidden")])
 def test_an_application_is_not_asked_by_a_foreign_page(origin: str | None, status: str) -> None:
     said: list[Any] = []

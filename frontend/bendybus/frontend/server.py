@@ -219,7 +219,7 @@ def _start_metrics(settings: Settings, front_end: FrontEnd):  # type: ignore[no-
             settings.metrics_port, addr=host.strip("[]"), registry=front_end.metrics.registry
         )
     if serving.is_loopback(host):
-        web_origin.guard(server, settings.host_names)
+        web_origin.guard(server, web_origin.given_names(settings.host_names))
     return server
 
 

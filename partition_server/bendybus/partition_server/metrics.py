@@ -236,7 +236,7 @@ class _Running:
                 port, addr=host.strip("[]"), registry=registry
             )
         if serving.is_loopback(host):
-            web_origin.guard(self._server)
+            web_origin.guard(self._server, web_origin.given_names())
 
     def close(self) -> None:
         self._server.shutdown()

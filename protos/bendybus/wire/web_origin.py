@@ -9,14 +9,17 @@ Source: RFC 6455, 10.2.
 """
 
 import ipaddress
+import os
+import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
-from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIServer
 
 VARIABLE: Final = "BENDYBUS_HOST_NAMES"
 _LOCAL: Final = "localhost"
 _SHOWN_CHARS: Final = 100
+_HOST: Final = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/?#@\\,]+)(:[0-9]*)?")
+_ORIGIN: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://{_HOST.pattern}")
 # See PEP 3333.
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -25,7 +28,7 @@ def refusal(host: str | None, origin: str | None, names: Collection[str]) -> str
     """Return why a request is refused, None if it is not.
 
     `host` and `origin`: the headers, None if there is none; `names`: those that clients may use
-    beside the ones of this machine, in lower case.
+    beside the ones of this machine, see `given_names`.
     """
     if origin is not None and not _is_known(_name_in(origin, of_origin=True), names):
         return (
@@ -39,6 +42,12 @@ def refusal(host: str | None, origin: str | None, names: Collection[str]) -> str
             f"host name in {VARIABLE}."
         )
     return None
+
+
+def given_names(names: Iterable[str] | None = None) -> frozenset[str]:
+    """Return host names as `refusal` has them; None: those of the environment."""
+    given = os.environ.get(VARIABLE, "").split(",") if names is None else names
+    return frozenset(filter(None, (_plain(name.strip()) for name in given)))
 
 
 def guard(server: WSGIServer, names: Collection[str] = ()) -> None:
@@ -62,12 +71,13 @@ def guarded(application: Wsgi, names: Collection[str] = ()) -> Wsgi:
 
 
 def _name_in(header: str, *, of_origin: bool) -> str:
-    """Return the host name in a header, in lower case; "": there is none, as in `null`."""
-    try:
-        found = urlsplit(header if of_origin else f"//{header}").hostname or ""
-    except ValueError:
-        return ""
-    return found.rstrip(".")
+    """Return the host name in a header, in lower case; "": there is none, or several."""
+    found = (_ORIGIN if of_origin else _HOST).fullmatch(header)
+    return "" if found is None else _plain(found["name"])
+
+
+def _plain(name: str) -> str:
+    return name.strip("[]").lower().rstrip(".")
 
 
 def _is_known(name: str, names: Collection[str]) -> bool:

@@ -108,6 +108,9 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
         if wanted.follow:
             # Of the session; nothing else would keep it while no message comes.
             options["auto_lock_renewer"] = AutoLockRenewer(_FOLLOWED_S)
+    if wanted.complete and output_pipe.is_pipe(sys.stdout):
+        # The reader of the pipe takes messages as slowly as it likes.
+        options["auto_lock_renewer"] = AutoLockRenewer(_FOLLOWED_S)
     receiver = bus.get_queue_receiver(queue, **options)
     if wanted.next_session and not _has_session(receiver):
         return False
@@ -134,13 +137,11 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
                     continue
                 read: list[ServiceBusReceivedMessage] = []
                 try:
-                    whole = _read(receiver, batch, show, read)
+                    _read(batch, show, read)
                 finally:
                     _settle(receiver, read, wanted.abandon_ms)
                     for message in read:
                         del held[id(message)]
-                if not whole:
-                    return True
         finally:
             # Only at the end: a message given back now would be the next one received.
             give_back(receiver, list(held.values()))
@@ -148,27 +149,18 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
 
 
 def _read(
-    receiver: ServiceBusReceiver,
-    batch: Sequence[ServiceBusReceivedMessage],
-    show: Show,
-    read: list[ServiceBusReceivedMessage],
-) -> bool:
-    """Show messages, and note which were read: in a pipe, by its reader.
-
-    Returns False if the reader of the pipe has not taken one in time: its lock does not last.
-    """
+    batch: Sequence[ServiceBusReceivedMessage], show: Show, read: list[ServiceBusReceivedMessage]
+) -> None:
+    """Show messages, and note which were read: in a pipe, by its reader."""
     showing = show([shown(message) for message in batch])
     if not output_pipe.is_pipe(sys.stdout):
         for _ in showing:
             pass
         read += batch
-        return True
-    until_s = time.monotonic() + _patience_s(receiver, batch[0])
+        return
     for message, _ in zip(batch, showing, strict=True):
-        if not output_pipe.is_taken(sys.stdout, until_s):
-            return False
+        output_pipe.wait_until_taken(sys.stdout)
         read.append(message)
-    return True
 
 
 def _settle(
@@ -179,14 +171,6 @@ def _settle(
             receiver.abandon_message(message, delay=abandon_ms / 1_000)
     elif read:
         receiver.complete_messages(list(read))
-
-
-def _patience_s(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> float:
-    """Return how long a message may be kept, which may be locked with its session."""
-    if receiver.session is None:
-        return patience_s(message)
-    until = receiver.session.locked_until_utc
-    return _FOLLOWED_S if until is None else _half_s(until)
 
 
 def _has_session(receiver: ServiceBusReceiver) -> bool:
@@ -328,10 +312,6 @@ def patience_s(message: ServiceBusReceivedMessage) -> float:
     until = message.locked_until_utc
     if until is None:
         raise CliError("The bus returned a message without a lock.")
-    return _half_s(until)
-
-
-def _half_s(until: datetime) -> float:
     return max(0.0, (until.timestamp() - time.time()) * _SPARE_SHARE)
 
 

@@ -77,13 +77,31 @@ def send(
         with messages.client(context.obj) as bus, bar as step:
             send_messages.send(bus, queue, _given(source, options, count), step, progress)
     except (CliError, KeyboardInterrupt) as error:
-        if body is None and count == 1 and not raw:
+        if count > 1:
+            _say_what_is_stored(progress, error)
+        elif body is None and not raw:
             _say_where_it_stopped(file, queue, progress, error)
         raise
     if resume and file:
         send_messages.forget_progress(file)
     facts = {"queue": queue, "sent": progress.sent}
     printing.result(facts, f"{progress.sent} sent to {queue!r}", output)
+
+
+def _stopped(progress: "Progress") -> str:
+    said = f"Stopped: {progress.sent} messages are stored"
+    if progress.uncertain:
+        said += f", and {progress.uncertain} more may be stored"
+    return said
+
+
+def _say_what_is_stored(progress: "Progress", error: BaseException) -> None:
+    """Print how many copies are stored: what is sent several times cannot be resumed."""
+    unsent = progress.taken - progress.sent - progress.uncertain
+    interrupted = unsent and isinstance(error, KeyboardInterrupt)
+    if progress.sent or progress.uncertain or interrupted:
+        more = f"; {unsent} were read and not sent" if unsent else ""
+        printing.note(f"{_stopped(progress)}{more}.")
 
 
 def _say_where_it_stopped(
@@ -97,9 +115,7 @@ def _say_where_it_stopped(
         if unsent and isinstance(error, KeyboardInterrupt):
             printing.note(f"Not sent: {unsent} lines that were read.")
         return
-    said = f"Stopped: {progress.sent} messages are stored"
-    if progress.uncertain:
-        said += f", and {progress.uncertain} more may be stored"
+    said = _stopped(progress)
     if unsent:
         said += f"; {unsent} lines were read and not sent"
     if file is not None and send_messages.keep_progress(file, queue, progress):

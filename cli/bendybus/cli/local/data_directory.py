@@ -10,6 +10,7 @@ DIR/partition-NN.db  the partitions' own files; not touched here
 
 import json
 import os
+import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -72,8 +73,11 @@ def held(directory: Path) -> Iterator[None]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with suppress(PermissionError):
-            # One of a version that let others read it; it stays where it belongs to someone else.
-            directory.chmod(directory.stat().st_mode & 0o7777 & ~_FOR_OTHERS)
+            # One of a version that let others read it; it stays where it belongs to someone else,
+            # or to everybody, such as /tmp.
+            mode = stat.S_IMODE(directory.stat().st_mode)
+            if not mode & stat.S_ISVTX:
+                directory.chmod(mode & ~_FOR_OTHERS)
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         os.umask(before)

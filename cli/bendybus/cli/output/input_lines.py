@@ -42,20 +42,28 @@ class InputLines:
             if not chunk:
                 break
             paused = False
-            *lines, rest = (self._rest + chunk).split(b"\n")
-            self._rest = rest
+            *lines, rest = chunk.split(b"\n")
+            if lines:
+                lines[0], self._rest = bytes(self._rest) + lines[0], bytearray()
+            # Appended to: a long line is not copied for each of its chunks.
+            self._rest += rest
             for line in lines:
                 yield bytes(line).removesuffix(b"\r")
         if self._rest:
             last, self._rest = bytes(self._rest), bytearray()
-            yield last.removesuffix(b"\r")
+            yield last
 
     def _chunk(self) -> bytes:
         try:
             descriptor = self._file.fileno()
         except OSError:
             return self._file.read(_CHUNK_BYTES)
-        return os.read(descriptor, _CHUNK_BYTES)
+        while True:
+            try:
+                return os.read(descriptor, _CHUNK_BYTES)
+            except BlockingIOError:
+                # Whoever shares the pipe wants not to wait for it; this does.
+                select.select([descriptor], [], [])
 
     def _has_more(self) -> bool:
         try:

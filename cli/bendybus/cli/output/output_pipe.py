@@ -15,7 +15,9 @@ import sys
 import time
 from typing import Final, TextIO
 
+# Between two looks at the pipe; doubled while its reader takes its time.
 _PAUSE_S: Final = 0.0002
+_PAUSE_S_MAX: Final = 0.05
 _LINUX: Final = sys.platform == "linux"
 
 
@@ -27,23 +29,23 @@ def is_pipe(stream: TextIO) -> bool:
         return False
 
 
-def is_taken(stream: TextIO, until_s: float) -> bool:
-    """Wait until the reader has taken all that was written; False: it has not by `until_s`.
+def wait_until_taken(stream: TextIO) -> None:
+    """Wait until the reader has taken all that was written, however long that is.
 
-    `until_s` is on the monotonic clock. Raises BrokenPipeError if the reader went away before that.
+    Raises BrokenPipeError if the reader went away before that.
     """
     descriptor = stream.fileno()
     gone = select.poll()
     gone.register(descriptor, 0)
+    pause_s = _PAUSE_S
     while True:
         ended = bool(gone.poll(0))
         if not _left(descriptor):
-            return True
+            return
         if ended:
             raise BrokenPipeError
-        if time.monotonic() >= until_s:
-            return False
-        time.sleep(_PAUSE_S)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
 
 def _left(descriptor: int) -> int:

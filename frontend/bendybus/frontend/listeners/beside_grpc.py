@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.security.authenticator import Authenticator
 from bendybus.frontend.settings import Settings
-from bendybus.wire import readiness, serving, tls
+from bendybus.wire import readiness, serving, tls, web_origin
 
 if TYPE_CHECKING:
     import grpc
@@ -100,7 +100,7 @@ class BesideGrpc:
         from bendybus.frontend.listeners.web.administration import Administration
         from bendybus.frontend.listeners.web.server import HttpServer
 
-        names = frozenset(map(str.lower, self._settings.host_names))
+        names = web_origin.given_names(self._settings.host_names)
         made = HttpServer(
             amqp.admit,
             self._front_end.ready,

@@ -310,9 +310,9 @@ class HttpServer:
         guard.heard()
         try:
             if self._names is not None:
-                headers = request.headers
-                host, origin = headers.get("Host"), headers.get("Origin")
-                why = web_origin.refusal(host, origin, self._names)
+                origins = request.headers.getall("Origin", None)
+                origin = None if origins is None else ",".join(origins)
+                why = web_origin.refusal(request.headers.get("Host"), origin, self._names)
                 if why is not None:
                     return requests.http_error_response(HTTPStatus.FORBIDDEN, why)
             return await handler(request)
