@@ -95,6 +95,30 @@ def test_the_reader_of_a_pipe_takes_its_time(bus: Bus, new_queue: NewQueue, sess
 
 
 @pytest.mark.requirement("R582")
+def test_what_a_slow_reader_has_does_not_come_again_when_the_command_is_killed(
+    bus: Bus, new_queue: NewQueue
+) -> None:
+    queue, count, bytes_each = new_queue(), 8, 60_000
+    # Each fills the pipe, so that it is read before the next one is written.
+    run(bus, "send", queue, input=b"\n".join([b"x" * bytes_each] * count))
+    command = subprocess.Popen(
+        command_lines.command(bus, "receive", queue, "--max", str(count), "-o", "json"),
+        stdout=subprocess.PIPE,
+    )
+    assert command.stdout is not None
+    for _ in range(3):
+        command.stdout.readline()
+        time.sleep(0.7)
+
+    eventually(lambda: left(bus, queue) <= count - 3)
+    command.kill()
+    command.stdout.close()
+    command.wait(ENDS_S)
+
+    assert count - 4 <= left(bus, queue) <= count - 3
+
+
+@pytest.mark.requirement("R582")
 @pytest.mark.parametrize("mode", ["peek-lock", "receive-and-delete"])
 @pytest.mark.parametrize("output", ["json", "table", "yaml"])
 def test_what_an_encoding_lacks_is_escaped(

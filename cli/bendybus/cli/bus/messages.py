@@ -41,6 +41,8 @@ READ_AT_ONCE: Final = 100
 _SPARE_SHARE: Final = 0.5
 # How long a command may follow a session: a year.
 _FOLLOWED_S: Final = 365 * 86_400.0
+# How long what the reader of a pipe has read may wait to be settled.
+_UNSETTLED_S: Final = 0.5
 # What dead-lettering adds; it is shown under names of its own.
 ADDED_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
 _NUMBERS: Final = ("delivery_count",)
@@ -118,6 +120,12 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
         left = wanted.most
         held: dict[int, ServiceBusReceivedMessage] = {}
         give_back_at = float("inf")
+
+        def settle(read: Sequence[ServiceBusReceivedMessage]) -> None:
+            _settle(receiver, read, wanted.abandon_ms)
+            for message in read:
+                del held[id(message)]
+
         try:
             while left > 0:
                 if time.monotonic() >= give_back_at:
@@ -135,13 +143,7 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
                     if give_back_at == float("inf"):
                         give_back_at = time.monotonic() + patience_s(batch[0])
                     continue
-                read: list[ServiceBusReceivedMessage] = []
-                try:
-                    _read(batch, show, read)
-                finally:
-                    _settle(receiver, read, wanted.abandon_ms)
-                    for message in read:
-                        del held[id(message)]
+                _read(batch, show, settle)
         finally:
             # Only at the end: a message given back now would be the next one received.
             give_back(receiver, list(held.values()))
@@ -149,18 +151,33 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
 
 
 def _read(
-    batch: Sequence[ServiceBusReceivedMessage], show: Show, read: list[ServiceBusReceivedMessage]
+    batch: Sequence[ServiceBusReceivedMessage],
+    show: Show,
+    settle: Callable[[Sequence[ServiceBusReceivedMessage]], None],
 ) -> None:
-    """Show messages, and note which were read: in a pipe, by its reader."""
+    """Show messages, and settle those that were read: in a pipe, by its reader.
+
+    What a slow reader has is settled a moment later: if this process is ended, it does not come
+    again.
+    """
     showing = show([shown(message) for message in batch])
     if not output_pipe.is_pipe(sys.stdout):
         for _ in showing:
             pass
-        read += batch
+        settle(batch)
         return
-    for message, _ in zip(batch, showing, strict=True):
-        output_pipe.wait_until_taken(sys.stdout)
-        read.append(message)
+    read: list[ServiceBusReceivedMessage] = []
+    settle_at_s = time.monotonic() + _UNSETTLED_S
+    try:
+        for message, _ in zip(batch, showing, strict=True):
+            output_pipe.wait_until_taken(sys.stdout)
+            read.append(message)
+            if time.monotonic() >= settle_at_s:
+                now_read, read = read, []
+                settle(now_read)
+                settle_at_s = time.monotonic() + _UNSETTLED_S
+    finally:
+        settle(read)
 
 
 def _settle(
