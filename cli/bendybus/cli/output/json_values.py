@@ -11,6 +11,7 @@ an object of two keys, `{"TYPE": "UUID", "VALUE": "…"}`, as the client takes i
                        JSON does not have
     CHAR, SYMBOL       text
     ENCODED            base64: the AMQP encoding of what only AMQP has, such as an array
+    MAP                an object: a map that has these two keys itself
 """
 
 import base64
@@ -34,6 +35,7 @@ _WIDTHS: Final = (
 )
 
 
+_TYPED: Final = {"TYPE", "VALUE"}
 _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -42,7 +44,8 @@ def to_json(value: Any) -> Any:
     if isinstance(value, values.Text):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
-        return {key_text(key): to_json(entry) for key, entry in value.items()}
+        entries = {key_text(key): to_json(entry) for key, entry in value.items()}
+        return {"TYPE": "MAP", "VALUE": entries} if entries.keys() == _TYPED else entries
     if isinstance(value, list | tuple):
         return [to_json(entry) for entry in value]
     for kind, name, convert in _TYPES:
@@ -61,15 +64,21 @@ def key_text(key: Any) -> str:
 def from_json(value: Any) -> Any:
     """Return the value to send. Raises ValueError for an invalid one."""
     if isinstance(value, dict):
-        if value.keys() == {"TYPE", "VALUE"}:
-            return _typed(str(value["TYPE"]).upper(), value["VALUE"])
-        return {key: from_json(entry) for key, entry in value.items()}
+        if value.keys() != _TYPED:
+            return _map(value)
+        return _typed(str(value["TYPE"]).upper(), value["VALUE"])
     if isinstance(value, list):
         return [from_json(entry) for entry in value]
     return value
 
 
+def _map(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: from_json(entry) for key, entry in value.items()}
+
+
 def _typed(name: str, value: Any) -> Any:
+    if name == "MAP" and isinstance(value, dict):
+        return _map(value)
     try:
         if name == "BINARY":
             return base64.b64decode(value, validate=True)
