@@ -1,5 +1,7 @@
 """Pages become columns, whatever form their messages were stored in."""
 
+import json
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,6 +76,28 @@ def test_a_page_may_have_messages_of_both_forms() -> None:
     assert found.column("subject") == ["whole", "split"]
     assert found.column("body") == [b"old", b"new"]
     assert found.column("head")[1] == head
+
+
+@pytest.mark.requirement("R599")
+def test_the_last_moment_of_the_bus_is_a_datetime_in_every_zone() -> None:
+    found = page(ServiceBusMessage("a"), scheduled_enqueue_time_ms=[253_402_300_799_999])
+
+    assert found.column("scheduled_at") == [253_402_128_000_000_000]
+
+
+@pytest.mark.requirement("R599")
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_has_not_is_text_in_a_body(value: float) -> None:
+    one = Value(double_value=value)
+    listed = Message(value=Value(list_value=ValueList(values=[one, Value(float_value=value)])))
+    batch = message_pb2.DeliveredBatch(
+        sequence_numbers=[1, 2],
+        messages=[Message(value=one).SerializeToString(), listed.SerializeToString()],
+    )
+
+    bodies = decoding.Columns(batch, "orders").column("body")
+
+    assert [json.loads(body) for body in bodies] == [str(value), [str(value)] * 2]
 
 
 def test_what_the_bus_knows_of_a_message_is_in_its_columns() -> None:

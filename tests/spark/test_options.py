@@ -186,6 +186,8 @@ def test_durations_sizes_and_times_are_read_in_their_usual_forms() -> None:
         ("2026-01-31", "add Z for UTC, or an offset"),
         ("20260131", "and not a date or seconds"),
         ("1769882400", "and not a date or seconds"),
+        ("202601311800", "and not a date or seconds"),
+        ("20260131180000", "and not a date or seconds"),
         ("31.01.2026", "ISO 8601 with a zone, such as"),
         ("yesterday", "ISO 8601 with a zone, such as"),
     ],

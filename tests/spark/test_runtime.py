@@ -126,3 +126,10 @@ def test_an_idle_query_is_alive(tmp_path: Path) -> None:
     progress.batch({"numInputRows": 0})
 
     assert (tmp_path / "alive").exists()
+
+
+@pytest.mark.requirement("R594")
+def test_a_session_of_spark_connect_has_no_master_of_its_own() -> None:
+    found = settings(Runtime("local[2]"), {"SPARK_REMOTE": "sc://127.0.0.1:15002"})
+
+    assert "spark.master" not in found

@@ -34,8 +34,9 @@ _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-z]*)")
 _SIZE: Final = re.compile(r"([0-9]+) *([kmg]?)i?b?")
 _SIZE_UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Dates without hyphens, and seconds since 1970: as milliseconds, they would all be before 1974.
-_NO_MILLISECONDS: Final = range(10_000_000, 100_000_000_000)
+# Of the years 2001 to 2286. Others of so many digits are dates without hyphens, or seconds.
+_MILLISECONDS: Final = range(10**12, 10**13)
+_DATE: Final = 10_000_000
 
 
 class Use(Flag):
@@ -157,7 +158,7 @@ def time(name: str, value: str) -> datetime:
     form = "ISO 8601 with a zone, such as 2026-01-31T18:00:00Z, or milliseconds since 1970"
     try:
         if given.isdigit():
-            if int(given) in _NO_MILLISECONDS:
+            if int(given) >= _DATE and int(given) not in _MILLISECONDS:
                 raise bad(name, value, f"{form}, and not a date or seconds")
             return _EPOCH + timedelta(milliseconds=int(given))
         found = datetime.fromisoformat(given)

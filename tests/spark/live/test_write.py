@@ -274,6 +274,7 @@ def test_a_partition_that_dies_during_a_write_is_waited_for(
         ("id body", {}, "column body: must be binary or string (got bigint); cast it"),
         ("'x' body, id other", {}, "column other: is unknown to the bus; allowed are message_id"),
         ("'x' subject", {}, "column body: is required"),
+        ("'x' body, 'y' BODY", {}, "column body: is there more than once"),
         ("'x' body", {"startingOffsets": "latest"}, "is not an option of a batch write"),
         ("'x' body, map('a', 1) properties", {}, "must be map<string,string> (got map<string,i"),
     ],

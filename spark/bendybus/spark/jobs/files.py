@@ -175,10 +175,12 @@ def _rows(spark: Any, wanted: Load) -> Any:
 
 
 def _messages(frame: Any, wanted: Load) -> Any:
-    _check_named(wanted, frame.columns)
+    _check_named(wanted, frame.columns, frame)
     cell = text_files.cell if wanted.format == "csv" else str
     cells = (f"{cell(_quoted(name))} AS {_quoted(name)}" for name in frame.columns)
     body = f"to_json(struct({', '.join(cells)}))"
+    if wanted.format == "parquet":
+        body = text_files.refused_unless_text(frame.schema, body, wanted.given)
     if wanted.body_column:
         types = dict(frame.dtypes)
         plain = types[wanted.body_column] in ("string", "binary")
@@ -197,12 +199,14 @@ def _places(wanted: Load) -> tuple[str, ...]:
     return _PLACES if any(wanted.named.get(name) for name in _KEYS) else ()
 
 
-def _check_named(wanted: Load, found: Sequence[str]) -> None:
-    """Raise OptionError for a column that the files do not have."""
+def _check_named(wanted: Load, found: Sequence[str], frame: Any = None) -> None:
+    """Raise OptionError for a column that the files do not have; `frame`: of some of them."""
     for name, column in {BODY: wanted.body_column, **wanted.named}.items():
         if column and column not in found:
+            files = [] if frame is None else frame.inputFiles()
+            where = files[0] if wanted.format == "csv" and files else wanted.given
             raise OptionError(
-                f"--{_NAMED_BY[name]}-column: {wanted.given} has no column {column!r}; "
+                f"--{_NAMED_BY[name]}-column: {where} has no column {column!r}; "
                 f"it has {', '.join(found)}"
             )
 

@@ -25,6 +25,8 @@ BLOCK_MANAGER_PORT: Final = 7079
 CONF: Final = Path(__file__).parents[1] / "conf"
 # Set by spark-submit, whose master and executors hold.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+# Set for a session of Spark Connect, whose server has a master of its own.
+_REMOTE: Final = "SPARK_REMOTE"
 logger = logging.getLogger("bendybus.pipeline")
 
 
@@ -70,7 +72,7 @@ def settings(runtime: Runtime, environment: Mapping[str, str]) -> dict[str, str]
     if _SUBMITTED in environment or not runtime.master.startswith(_LOCAL):
         # As conf/log4j2.properties has it for a JVM of this process.
         found["spark.log.level"] = "OFF"
-    if _SUBMITTED not in environment:
+    if _SUBMITTED not in environment and not environment.get(_REMOTE):
         found["spark.master"] = runtime.master
         if runtime.master == KUBERNETES:
             found |= _on_kubernetes(runtime, environment)

@@ -221,6 +221,9 @@ def _check_columns(schema: Any, *, to_one_entity: bool) -> None:
             raise OptionError(
                 f"column {field.name}: must be {' or '.join(allowed)} (got {type_}); cast it"
             )
+    for name in columns.WRITTEN:
+        if names.count(name) > 1:
+            raise OptionError(f"column {name}: is there more than once; keep one of them")
     if "body" not in names:
         raise OptionError("column body: is required; it is what a message carries")
     if not to_one_entity and not {"topic", "entity"} & set(names):

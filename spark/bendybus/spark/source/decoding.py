@@ -4,6 +4,7 @@ A message is a head (properties) and a body, each a serialised Message, or one t
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -167,7 +168,9 @@ class Columns:
         return [value or None for value in getattr(self._batch, source)] or [None] * self.count
 
     def _times(self, source: str) -> list[int | None]:
-        return [value * 1_000 if value else None for value in self._given(source)]
+        # The bus takes times up to the end of the year 9999 in UTC: too late for zones east of it.
+        given = self._given(source)
+        return [min(value * 1_000, _DATETIME_US_MAX) if value else None for value in given]
 
     def _expiries(self) -> list[int | None]:
         lives = self._batch.time_to_live_ms
@@ -212,7 +215,9 @@ def json_of(value: message_pb2.Value) -> Any:
     if kind == "map_value":
         return {name: json_of(each) for name, each in value.map_value.entries.items()}
     if kind in ("bool_value", "float_value", "double_value") or (kind or "").startswith(_INTEGERS):
-        return getattr(value, kind or "")
+        found = getattr(value, kind or "")
+        # JSON has no NaN and no infinite number.
+        return found if math.isfinite(found) else text_of(value)
     return text_of(value)
 
 
