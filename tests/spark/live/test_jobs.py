@@ -122,7 +122,7 @@ def test_dead_letters_of_any_bytes_are_counted_by_groups_of_any_name(new_queue: 
             receiver.dead_letter_message(message, reason="bad")
     groups = ("reason", "reason", "properties.a`b")
 
-    for since in ("1764000000000", "20251101T000000Z", "2025-11-01"):
+    for since in ("1764000000000", "20251101T000000Z", "2025-11-01T00:00+00:00"):
         report = Report([entity(queue)], groups, since)
         [row] = reports.dead_letters(queue.spark, report).collect()
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,20 @@ def test_text_of_parquet_that_is_not_utf_8_is_refused_where_it_becomes_json(
         loaded(queue, path, "parquet")
 
     assert queue.active() == 0
+
+
+def test_times_of_parquet_keep_their_microseconds(new_queue: NewQueue, tmp_path: Path) -> None:
+    queue, path = new_queue(), tmp_path / "times"
+    made = "TIMESTAMP'2026-01-31 18:00:00.123456Z' a, TIMESTAMP_NTZ'2026-01-31 18:00:00.000001' b"
+    queue.spark.sql(f"SELECT {made}").write.parquet(str(path))
+
+    (found,) = loaded(queue, path, "parquet")
+
+    times = {name: datetime.fromisoformat(text) for name, text in json.loads(found).items()}
+    assert times == {
+        "a": datetime(2026, 1, 31, 18, 0, 0, 123456, UTC),
+        "b": datetime(2026, 1, 31, 18, 0, 0, 1),
+    }
 
 
 def test_text_and_nulls_of_parquet_become_json(new_queue: NewQueue, tmp_path: Path) -> None:

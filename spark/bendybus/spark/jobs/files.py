@@ -40,6 +40,11 @@ _NAMED_BY: Final = {
 SPLITS: Final = 16
 _OTHER_FILES: Final = "replay reads what export or capture wrote, load reads other files"
 # What says that messages belong together, the stronger one first.
+# Spark's own formats end at milliseconds.
+_MICROSECONDS: Final = (
+    """map('timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", """
+    """'timestampNTZFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")"""
+)
 _KEYS: Final = ("session_id", "partition_key")
 # The order in which messages were enqueued, also those of several entities.
 _ORDER: Final = ("enqueued_at", "sequence_number", "entity", "message_id")
@@ -178,7 +183,7 @@ def _messages(frame: Any, wanted: Load) -> Any:
     _check_named(wanted, frame.columns, frame)
     cell = text_files.cell if wanted.format == "csv" else str
     cells = (f"{cell(_quoted(name))} AS {_quoted(name)}" for name in frame.columns)
-    body = f"to_json(struct({', '.join(cells)}))"
+    body = f"to_json(struct({', '.join(cells)}), {_MICROSECONDS})"
     if wanted.format == "parquet":
         body = text_files.refused_unless_text(frame.schema, body, wanted.given)
     if wanted.body_column:
