@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 VARIABLE: Final = "BENDYBUS_EVENT_LOOP"
 UVLOOP: Final = "uvloop"
 ASYNCIO: Final = "asyncio"
+_POLLER: Final = "PollerCompletionQueue"
 
 Factory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -53,6 +54,21 @@ def _choose() -> tuple[Factory, str]:
         else:
             return found.new_event_loop, f"{UVLOOP} {found.__version__}"
     return asyncio.new_event_loop, f"{ASYNCIO} of Python {platform.python_version()}"
+
+
+def keep_lost_races_out_of_logs() -> None:
+    """Let asyncio log nothing of a race that grpc.aio loses where a process has several loops.
+
+    All its loops read one socket that says "something is done". One gets the byte; in the others
+    BlockingIOError is raised, harmlessly, for each byte (github.com/grpc/grpc/issues/25364). A
+    program that uses grpc.aio itself would find hundreds of tracebacks in its log.
+    """
+    logging.getLogger("asyncio").addFilter(_is_no_lost_race)
+
+
+def _is_no_lost_race(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, BlockingIOError) and _POLLER in record.getMessage())
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -136,7 +136,7 @@ def test_times_of_parquet_keep_their_microseconds(new_queue: NewQueue, tmp_path:
 
     (found,) = loaded(queue, path, "parquet")
 
-    times = {name: datetime.fromisoformat(text) for name, text in json.loads(found).items()}
+    times = {name: datetime.fromisoformat(text) for name, text in json.loads(found or "").items()}
     assert times == {
         "a": datetime(2026, 1, 31, 18, 0, 0, 123456, UTC),
         "b": datetime(2026, 1, 31, 18, 0, 0, 1),

@@ -252,6 +252,7 @@ class IoThread:
 
     def __init__(self) -> None:
         self.loop = event_loop.factory()()
+        event_loop.keep_lost_races_out_of_logs()
         self.owners: weakref.WeakSet[Pausable] = weakref.WeakSet()
         self._pending: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._woken = False
