@@ -17,6 +17,7 @@ from tests.frontend.amqp_listening import Listening
 from tests.integration.processes import eventually
 from tests.integration.raw_amqp import RECEIVER, SENDER, RawAmqp, attach_of, flow_of
 
+BINARY = 2
 HANDSHAKE = (
     b"GET /$servicebus/websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
     b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -34,6 +35,14 @@ def listening() -> Iterator[Listening]:
 def message_of(data: bytes) -> bytes:
     """Return a message of a WebSocket, masked with zeros."""
     return b"\x82\xfe" + len(data).to_bytes(2) + bytes(4) + data
+
+
+def opcodes(data: bytes) -> Iterator[int]:
+    """Yield the kinds of the messages of a server, each of less than 64 KB."""
+    while data:
+        size, end = (data[1], 2) if data[1] < 126 else (int.from_bytes(data[2:4]), 4)
+        yield data[0] & 0x0F
+        data = data[end + size :]
 
 
 def requests(count: int, first: int) -> bytes:
@@ -131,6 +140,25 @@ def test_a_listener_that_closes_takes_no_new_websockets_while_it_hands_over(
             socket.create_connection((host, int(port)))
         assert not closing.done()
         closing.result(10)
+
+
+@pytest.mark.requirement("R518")
+def test_a_websocket_is_lost_without_its_close_that_an_sdk_takes_no_notice_of(
+    listening: Listening,
+) -> None:
+    with RawAmqp(listening.http_address) as raw:
+        raw.write(HANDSHAKE)
+        raw.write(message_of(frames.SASL_HEADER + framed(SaslInit("ANONYMOUS", b""), kind=1)))
+        raw.write(message_of(frames.AMQP_HEADER + framed(Open("ws"))))
+        eventually(listening.connections)
+        listening.start(listening.listener.close(4.0))
+
+        came = b""
+        while data := raw.socket.recv(1 << 16):
+            came += data
+
+    _, _, messages = came.partition(b"\r\n\r\n")
+    assert set(opcodes(messages)) == {BINARY}
 
 
 def test_a_websocket_that_breaks_while_nothing_is_read_of_it_leaves_nothing(

@@ -27,10 +27,10 @@ class Budget:
 
 BUDGETS: Final = {
     "send": Budget(69, 238, 1_700, 14, 6.5),
-    "receive": Budget(67, 249, 1_950, 19, 7.2),
+    "receive": Budget(69, 270, 1_950, 19, 7.2),
     "settle": Budget(55, 175, 1_250, 12, 6.5),
     "publish": Budget(78, 303, 2_200, 19, 6.5),
-    "session": Budget(89, 410, 4_700, 17, 22.0),
+    "session": Budget(91, 436, 4_850, 17, 22.0),
     "transaction": Budget(81, 310, 2_780, 18, 13.5),
     "forward": Budget(83, 307, 2_560, 21, 8.5),
 }

@@ -20,12 +20,10 @@ WALKS: Final = ("send", "receive", "settle", "publish", "session", "transaction"
 RUNS: Final = 20
 IDLE_S: Final = 60.0
 _TRACING: Final = Path(__file__).parent / "tracing"
-# What an operation leaves to be done after its answer (a forwarded message's settlement, a stream
-# that ends) belongs to its walk.
-_TAIL_S: Final = 0.7
-# What the warm-up leaves (a partition forgets the last session's lock, in a turn of its own) is not
-# what runs when nothing happens: it was taken out of every walk, or on a busy machine was not.
-_REST_S: Final = 5.0
+# What an operation leaves to be done later belongs to its walk: a forwarded message's settlement, a
+# stream that ends, a cache that is given back after 5 s, the lapse of a session's offer. With less,
+# it would be in the walk, in the next one or in the idle minute by the speed of the machine.
+_TAIL_S: Final = 7.0
 _WRITTEN_WITHIN_S: Final = 20.0
 Function = tuple[str, str]
 
@@ -75,7 +73,7 @@ def walking(
             for _ in range(2):
                 _whole(application, name, 2)
         say(f"walk: {idle_s:g} s of idling")
-        time.sleep(_REST_S)
+        time.sleep(_TAIL_S)
         tracer.look()
         time.sleep(idle_s)
         idle = tracer.look()

@@ -32,7 +32,6 @@ SERVICES: Final = (
 HEALTH_EVERY_S: Final = 0.5
 # Of the time to drain, how much receivers have to settle what they hold.
 SETTLING_SHARE: Final = 0.25
-SETTLED_EVERY_S: Final = 0.05
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
@@ -95,28 +94,12 @@ async def _drain(hosts: Hosts, server: grpc.aio.Server, drain_s: float) -> None:
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + drain_s
-    await _settled(hosts, drain_s * SETTLING_SHARE)
+    await hosts.settled(drain_s * SETTLING_SHARE)
     hosts.traffic.begin()
     if not await hosts.traffic.ended(max(0.0, deadline - loop.time())):
         logger.warning("partition server: streams are cut off after %g s", drain_s)
     hosts.attendance.begin()
     await server.stop(max(0.0, deadline - loop.time()))
-
-
-async def _settled(hosts: Hosts, most_s: float) -> None:
-    """Deliver nothing more, and wait until receivers hold nothing; for `most_s` at most.
-
-    Locks end with the process. A program that settles a message a moment after it got it sees
-    nothing of a graceful end; one that works on it for longer gets MessageLockLost.
-    """
-    try:
-        async with asyncio.timeout(most_s):
-            while await hosts.stop_delivering():
-                # Without a stream nobody could settle anything.
-                if await hosts.traffic.ended(SETTLED_EVERY_S):
-                    break
-    except TimeoutError:
-        logger.info("partition server: receivers still hold messages, which are delivered again")
 
 
 async def _watch_tls(directory: tls.Directory, links: ForwardLinks, pull: CataloguePull) -> None:

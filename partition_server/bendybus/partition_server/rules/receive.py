@@ -19,7 +19,7 @@ from typing import Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.partition_server.rules import drain, locks, redeliver, session_locks
-from bendybus.partition_server.state.answers import Reserved, Withdrawn
+from bendybus.partition_server.state.answers import Held, Reserved, Withdrawn
 from bendybus.partition_server.state.budget import ServeBudget
 from bendybus.partition_server.state.commands import (
     Ask,
@@ -92,14 +92,15 @@ def serve(
         partition.unserved[slot] = None
 
 
-def stop(turn: Turn, _: StopDelivering) -> int:
+def stop(turn: Turn, _: StopDelivering) -> Held:
     """Give receivers no more messages; return how many they hold, and can still settle.
 
     Locks are not durable: what is handed out shortly before the end could not be settled any more.
     """
     turn.partition.delivers = False
-    held = (lock for queue in turn.partition.queues for lock in queue.locks.values())
-    return sum(lock.delivered for lock in held)
+    held = [lock for queue in turn.partition.queues for lock in queue.locks.values()]
+    reserved = sum(lock.stream is not None and not lock.delivered for lock in held)
+    return Held(sum(lock.delivered for lock in held), reserved)
 
 
 def _serve(

@@ -54,6 +54,14 @@ class Reserved:
 
 
 @dataclass(slots=True)
+class Held:
+    """How many messages receivers have, and how many more are on their way to them or cached."""
+
+    delivered: int
+    reserved: int
+
+
+@dataclass(slots=True)
 class AskRefused:
     """The ask is closed."""
 

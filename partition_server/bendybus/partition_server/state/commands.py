@@ -341,7 +341,7 @@ class FenceIdle:
 
 @dataclass(slots=True)
 class StopDelivering:
-    """Give receivers no more messages; answered by how many they hold (locked and delivered)."""
+    """Give receivers no more messages; answered by `Held`."""
 
     reply_to: Caller
 

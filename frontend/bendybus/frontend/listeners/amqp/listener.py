@@ -25,6 +25,7 @@ from bendybus.frontend.listeners.amqp.client_connection import (
 )
 from bendybus.frontend.listeners.amqp.hand_over import hand_over
 from bendybus.frontend.listeners.amqp.turns import Turns
+from bendybus.frontend.listeners.output_end import end_output
 from bendybus.frontend.security.authenticator import Authenticator
 
 logger = logging.getLogger(__name__)
@@ -235,6 +236,8 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         self._listener = listener
         self._connection: ClientConnection | None = None
         self._transport: asyncio.Transport | None = None
+        # The output ends when everything is written.
+        self._ending = False
 
     # asyncio.BufferedProtocol
 
@@ -263,6 +266,8 @@ class AmqpProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """Take note that everything is written."""
+        if self._ending and self._transport is not None:
+            end_output(self._transport)
         if self._connection is not None:
             self._connection.written()
 
@@ -295,11 +300,10 @@ class AmqpProtocol(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """End the output when all is written; what still comes is passed on until its end."""
         if self._transport is not None and not self._transport.is_closing():
-            if self._transport.can_write_eof():
-                self._transport.write_eof()
+            if self.unwritten():
+                self._ending = True
             else:
-                # TLS says goodbye, and drops what comes until the client has, too.
-                self._transport.close()
+                end_output(self._transport)
 
     def close(self) -> None:
         """Close it when all is written."""

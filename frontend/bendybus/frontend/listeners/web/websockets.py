@@ -18,6 +18,7 @@ from aiohttp import WSMsgType, web
 
 from bendybus.domain import limits
 from bendybus.frontend.listeners.amqp.client_connection import ClientConnection, Wire
+from bendybus.frontend.listeners.output_end import end_output
 
 PROTOCOLS: Final = ("AMQPWSB10", "amqp")
 # A pattern of aiohttp's routes.
@@ -71,7 +72,7 @@ class WebSocketWire:
         self._wake = asyncio.Event()
         self._reads = asyncio.Event()
         self._reads.set()
-        self._closing = self._lost = False
+        self._closing = self._ending = self._lost = False
         # Of the message that is coming: what has come, and what of it is reserved.
         self._come_bytes = self._reserved_bytes = 0
 
@@ -80,7 +81,7 @@ class WebSocketWire:
         self._connection = connection = admit(self)
         if connection is not None:
             line.is_known = lambda: not connection.reading.stranger
-            line.written, line.lost = connection.written, self.lost
+            line.written, line.lost = self.line_written, self.lost
             line.arrived = self.arrived
         if self._transport is not None:
             # `resume_writing` is called once all output is written, not earlier.
@@ -145,9 +146,29 @@ class WebSocketWire:
             self._waiting_bytes = sum(map(len, self._waiting))
             if self._connection is not None:
                 self._connection.written()
-            if self._closing and not self._waiting:
+            if self._waiting:
+                continue
+            if self._ending and self._end():
+                return
+            if self._closing:
                 await self._socket.close()
                 return
+
+    def _end(self) -> bool:
+        """End the output, if all is written; else `line_written` is called when it is."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            if transport.get_write_buffer_size():
+                return False
+            end_output(transport)
+        return True
+
+    def line_written(self) -> None:
+        """Take note that the line has written everything."""
+        if self._connection is not None:
+            self._connection.written()
+        if self._ending:
+            self._wake.set()
 
     # Wire
 
@@ -173,8 +194,9 @@ class WebSocketWire:
         self._reads.set()
 
     def finish(self) -> None:
-        """Close it when all is written: a WebSocket waits for the client's close by itself."""
-        self.close()
+        """End the output when all is written; what still comes is passed on until its end."""
+        self._ending = True
+        self._wake.set()
 
     def close(self) -> None:
         """Close it when all is written."""
