@@ -30,7 +30,7 @@ BUDGETS: Final = {
     "receive": Budget(69, 270, 1_950, 19, 7.2),
     "settle": Budget(55, 175, 1_250, 12, 6.5),
     "publish": Budget(78, 303, 2_200, 19, 6.5),
-    "session": Budget(91, 436, 4_850, 17, 22.0),
+    "session": Budget(91, 436, 5_100, 17, 22.0),
     "transaction": Budget(81, 310, 2_780, 18, 13.5),
     "forward": Budget(83, 307, 2_560, 21, 8.5),
 }
