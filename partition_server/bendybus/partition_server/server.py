@@ -30,7 +30,7 @@ SERVICES: Final = (
     "bendybus.internal.v1.EntityService",
 )
 HEALTH_EVERY_S: Final = 0.5
-# Of the time to drain, how much receivers have to settle what they hold.
+# The share of the drain in which receivers may settle the messages that they hold.
 SETTLING_SHARE: Final = 0.25
 
 

@@ -71,7 +71,7 @@ def guarded(application: Wsgi, names: Collection[str] = ()) -> Wsgi:
 
 
 def _name_in(header: str, *, of_origin: bool) -> str:
-    """Return the host name in a header, in lower case; "": there is none, or several."""
+    """Return the host name in a header, in lower case; an empty one if there is not exactly one."""
     found = (_ORIGIN if of_origin else _HOST).fullmatch(header)
     return "" if found is None else _plain(found["name"])
 

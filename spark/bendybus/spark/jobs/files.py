@@ -39,12 +39,12 @@ _NAMED_BY: Final = {
 # At least so many tasks for files that are not small.
 SPLITS: Final = 16
 _OTHER_FILES: Final = "replay reads what export or capture wrote, load reads other files"
-# What says that messages belong together, the stronger one first.
 # Spark's own formats end at milliseconds.
 _MICROSECONDS: Final = (
     """map('timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", """
     """'timestampNTZFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")"""
 )
+# Columns by which messages belong together, the stronger one first.
 _KEYS: Final = ("session_id", "partition_key")
 # The order in which messages were enqueued, also those of several entities.
 _ORDER: Final = ("enqueued_at", "sequence_number", "entity", "message_id")

@@ -63,7 +63,7 @@ def refused_unless_text(schema: Any, made: str, given: str) -> str:
 
 
 def _is_text(value: str, type_: Any, depth: int = 0) -> str:
-    """Return the condition for all text in a value being UTF-8; "": there is none in its type."""
+    """Return the condition for all text in a value being UTF-8; empty for a type without text."""
     from pyspark.sql import types
 
     item = f"each{depth}"
@@ -176,7 +176,7 @@ def _header(head: str) -> tuple[str, tuple[str, ...]]:
     try:
         names = next(csv.reader(io.StringIO(head.removeprefix("\ufeff"), newline="")), [])
     except csv.Error:
-        # Of more than 128 KB: Spark reads what Python does not.
+        # The csv module refuses values above 128 KB, and Spark reads them.
         names = [head]
     return end, tuple(names)
 
