@@ -93,6 +93,10 @@ mutants: install spark-install ## Break the code at each requirement, and some o
 walk: install ## Print which files and functions each operation goes through, and hold them to their budgets
 	@$(PY) -m tools.walk $(ARGS)
 
+.PHONY: count
+count: install ## Count files and lines of code by room: ARGS=REVISION for those of a commit
+	@$(PY) -m tools.count $(ARGS)
+
 .PHONY: azure-samples
 azure-samples: install ## Run the samples of azure-servicebus on a bus with TLS (9 minutes, network, root for port 443)
 	@$(PY) -m tests.azure_sdk.samples $(ARGS)
@@ -119,6 +123,10 @@ sdks: $(VENV)/.programs-installed ## Run official SDKs, Qpid JMS, Celery and Dap
 .PHONY: sdk-tokens
 sdk-tokens: install ## Run the SDKs of JavaScript, Go and Java for 10 minutes with tokens of 90 s: nothing is lost
 	@$(PY) -m tests.sdks.token_load $(ARGS)
+
+.PHONY: sdk-restarts
+sdk-restarts: install ## Restart servers gracefully under the SDKs for Python and .NET: ARGS="--seeds=4 --seconds=60" (needs .NET 10)
+	@$(PY) -m tests.sdks.restarts $(ARGS)
 
 .PHONY: go-tests
 go-tests: install ## Run the live tests of the SDK for Go against two buses (4 minutes, Go 1.23, network, root for port 443)
@@ -299,7 +307,7 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/spark.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --no-emit-options --extra spark --extra broker --constraint requirements/dev.txt --output-file - \
+	  --no-emit-options --extra spark --extra server --constraint requirements/dev.txt --output-file - \
 	  pyproject.toml requirements/spark.in | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/spark.txt; rm "$$out"
 	@$(PY) -m tools.select_pins

@@ -17,6 +17,7 @@ from uuid import uuid4
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_settings import SubscriptionDescription, TopicDescription
 from bendybus.domain.filters.rule import CorrelationFilter, Rule, SqlFilter
+from bendybus.domain.filters.rule_set import RuleSet
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.commands import Append, ApplyEntity, Batch, EntityRef, Now
@@ -70,7 +71,7 @@ def run(count: int, rule_of: Callable[[int], Rule]) -> tuple[float, float]:
                 f"s{i}",
                 i + 1,
                 Origin.CLIENT,
-                SubscriptionDescription(rules=(rule_of(i),)),
+                SubscriptionDescription(rules=RuleSet([rule_of(i)])),
                 1,
                 0,
                 0,

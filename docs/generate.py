@@ -23,6 +23,7 @@ def pages() -> dict[str, str]:
         "cli.md": _NOTE + commands(),
         "errors.md": _NOTE + tables.errors_page(),
         "limits.md": _NOTE + tables.limits_page(),
+        "security.md": tables.with_bounds((REFERENCE / "security.md").read_text(encoding="utf-8")),
         "manifests.md": _NOTE + manifests(),
         "spark.md": _NOTE + spark_page.page(),
         "../../tests/README.md": _NOTE + test_helpers(),

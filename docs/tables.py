@@ -9,7 +9,12 @@ from typing import Final
 from bendybus.client import exceptions
 from bendybus.domain import durations, errors, limits
 from bendybus.domain.errors import BusError
+from bendybus.frontend.core.quota import bounds
+from bendybus.frontend.core.quota.bounds import Bounds
 from bendybus.wire import statuses
+
+_BOUNDS_BEGIN: Final = "<!-- The table of bounds: from code, by `make docs`. -->\n"
+_BOUNDS_END: Final = "<!-- End of the table of bounds. -->\n"
 
 # What a reader of the page does about each; the facts beside it come from the code.
 ADVICE: Final[dict[str, str]] = {
@@ -104,6 +109,29 @@ def limits_page() -> str:
     for title, rows in _sections(limits):
         parts.append(f"## {title}\n\n| name | value | |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
+
+
+def with_bounds(page: str) -> str:
+    """Return a page with the table of what callers may hold of a front end in its place."""
+    before, _, rest = page.partition(_BOUNDS_BEGIN)
+    _, _, after = rest.partition(_BOUNDS_END)
+    head = "| what | a connection | a policy | all | beyond that it |\n|---|---|---|---|---|\n"
+    rows = (
+        f"| {each.what} | {' | '.join(_bound(each, most) for most in _levels(each))} "
+        f"| {each.beyond} |"
+        for each in bounds.TABLE
+    )
+    return before + _BOUNDS_BEGIN + head + "\n".join(rows) + "\n" + _BOUNDS_END + after
+
+
+def _levels(of: Bounds) -> tuple[int, int, int]:
+    return of.connection, of.policy, of.all
+
+
+def _bound(of: Bounds, most: int) -> str:
+    if most == bounds.UNBOUNDED:
+        return "–"
+    return f"{most / limits.MB:.0f} MB" if of.in_bytes else f"{most:,}"
 
 
 def _sections(module: ModuleType) -> Iterator[tuple[str, list[str]]]:

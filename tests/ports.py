@@ -2,7 +2,8 @@
 
 A port that the kernel chose ("port 0") is one of those it gives to any connection of any process,
 so it may be taken while its server is down; with tests in parallel that happens. These lie below
-that range, and no two test processes of this machine get the same one.
+that range and below the ports that `bendybus up` chooses by itself, since a bus that starts beside
+a test does not see what the test claimed. No two test processes of this machine get the same one.
 """
 
 import itertools
@@ -13,17 +14,17 @@ import socket
 from bendybus.cli.local import programs
 from bendybus.cli.local.programs import HOST as HOST
 
+FIRST, LAST = 4_096, programs.PORT_MIN - 1
 _offsets = itertools.count(os.getpid() * 97)
 
 
 def free_port() -> int:
     """Return a port that no server uses, and that is this process's until it ends."""
-    first, last = programs.PORT_MIN, programs.last_port()
-    for _ in range(last - first):
-        port = first + next(_offsets) % (last - first + 1)
+    for _ in range(LAST - FIRST):
+        port = FIRST + next(_offsets) % (LAST - FIRST + 1)
         if programs.is_free_port(port) and _claimed(port):
             return port
-    raise AssertionError(f"no port between {first} and {last} is free")
+    raise AssertionError(f"no port between {FIRST} and {LAST} is free")
 
 
 def _claimed(port: int) -> bool:

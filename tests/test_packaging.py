@@ -92,7 +92,8 @@ def _extras_of(file: str) -> list[list[str]]:
     extras: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
     if file == "dev.txt":
         return [wanted for name, wanted in extras.items() if name != "spark"]
-    return [extras["spark"], extras["broker"]]
+    # With these, `make bench-spark` runs `bendybus up` beside Spark.
+    return [extras["spark"], extras["broker"], extras["server"]]
 
 
 @pytest.mark.parametrize("file", ["dev.txt", "spark.txt"])

@@ -27,6 +27,11 @@ REGISTRY = re.compile(
 )
 # Until an index has the package: it is installed from its folder, or from a wheel.
 FROM_AN_INDEX = re.compile(r"pip install ['\"]?bendy" + r"bus\b(?!-)")
+# A reader sees these first: a new file here is a decision, and no output of a run belongs here.
+ROOT_FILES = {
+    ".dockerignore", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md",
+    "LICENSE", "Makefile", "README.md", "pyproject.toml",
+}  # fmt: skip
 TEXT = (".py", ".pyi", ".md", ".toml", ".yaml", ".yml", ".txt", ".in", ".proto", ".sql", ".sh", "")
 
 
@@ -92,6 +97,10 @@ def outline(path: Path) -> Outline:
             modules = [node.module] if node.module else []
             found.imports.append((node.lineno, node.level, modules))
     return found
+
+
+def test_the_root_holds_what_a_reader_looks_for_there() -> None:
+    assert {path.name for path in tracked() if path.parent == ROOT} == ROOT_FILES
 
 
 def test_no_file_is_longer_than_a_reader_bears() -> None:

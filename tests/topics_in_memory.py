@@ -98,6 +98,7 @@ class Topics:
         if entity.kind is EntityKind.TOPIC:
             count = self.directory.subscription_count(entity.key)
             shown = wire.topic_to_proto(entity, count)
+            shown.reported_size_in_megabytes = entity.description.max_size_in_megabytes
         else:
             shown = wire.subscription_to_proto(entity)
         if runtime:

@@ -1,4 +1,4 @@
-"""`python -m tools.count [REVISION]`: files and lines of product code by room, from git.
+"""`make count`: files and lines of product code by room, from git; ARGS=REVISION of a commit.
 
 Counts what people edit: what is left out is printed with its reason. Without a revision, it counts
 the files of the working tree that git knows.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Final
 
-_SUFFIXES: Final = (".py", ".sql", ".proto")
+_SUFFIXES: Final = (".py", ".sql", ".proto", ".toml")
 _AIDS: Final = frozenset({"bench", "charts", "docs", "examples", "images", "tools"})
 _LEFT_OUT: Final[dict[str, Callable[[PurePath], bool]]] = {
     "tests": lambda path: path.parts[0] == "tests",

@@ -265,7 +265,7 @@ def test_two_ways_to_name_a_bus_are_one_too_many(
 def test_a_command_that_is_ended_ends_its_forward(kubectl: FakeKubectl) -> None:
     kubectl.answers(**{"port-forward": stays(4711)})
 
-    with pytest.raises(SystemExit), cluster.forwarded(Kubectl(), "x", 7480):
+    with pytest.raises(KeyboardInterrupt), cluster.forwarded(Kubectl(), "x", 7480):
         signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(ProcessLookupError):

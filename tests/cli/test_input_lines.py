@@ -56,3 +56,20 @@ def test_a_pipe_that_does_not_block_is_waited_for() -> None:
         later.join()
 
     assert found == b"two"
+
+
+def test_lines_that_never_pause_wait_for_a_second() -> None:
+    read, write = os.pipe()
+    now_s = 0.0
+    with os.fdopen(read, "rb") as file, os.fdopen(write, "wb", buffering=0) as out:
+        lines = iter(InputLines(file, clock=lambda: now_s))
+        found = []
+        for number in range(25):
+            out.write(b"%d\n" % number)
+            found.append(next(lines))
+            now_s += 0.09
+            if found[-1] is None:
+                found.append(next(lines))
+
+    assert found.index(None) == 12
+    assert [each for each in found if each is not None] == [b"%d" % each for each in range(25)]

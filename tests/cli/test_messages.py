@@ -1,5 +1,6 @@
 """Messages through the client: batching, settling, resubmitting, with a client in memory."""
 
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -308,15 +309,43 @@ def test_an_import_that_stops_says_what_is_stored_and_goes_on_there(tmp_path: An
     given = [Outgoing(str(n), {"partition_key": "ab"[n % 2]}, line=n + 1) for n in range(4)]
     progress = send_messages.Progress()
     file = tmp_path / "x.jsonl"
+    file.write_text("0\n1\n2\n3\n", encoding="utf-8")
 
     with pytest.raises(OutcomeUnknownError):
         send_messages.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
     send_messages.keep_progress(file, "q", progress)
     client.failing = 0
-    send_messages.send(client, "q", given, lambda count: None, send_messages.read_progress(file))  # type: ignore[arg-type]
+    again = send_messages.read_progress(file, "q")
+    send_messages.send(client, "q", given, lambda count: None, again)  # type: ignore[arg-type]
 
     assert (progress.sent, progress.uncertain, sorted(progress.also)) == (2, 2, [1, 3])
     assert [[str(each) for each in batch] for batch in client.sent] == [["0", "2"], ["1", "3"]]
+
+
+@pytest.mark.requirement("R583")
+@pytest.mark.parametrize(
+    ("queue", "text", "sentence"),
+    [
+        ("q", "0\n1\nmended\n3\n4\n", ""),
+        ("q", "0\r\n1", ""),
+        ("other", "0\n1\n2\n", "x.jsonl.sent is of an import to 'q', not to 'other'"),
+        ("q", "0\nchanged\n2\n", "lines up to 2, which x.jsonl.sent says are stored, have changed"),
+        ("q", "0\n", "lines up to 2"),
+    ],
+)
+def test_an_import_goes_on_only_if_what_is_stored_is_the_same(
+    tmp_path: Any, queue: str, text: str, sentence: str
+) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(b"0\n1\n2\n")
+    send_messages.keep_progress(file, "q", send_messages.Progress(through=2))
+    file.write_bytes(text.encode())
+
+    if sentence:
+        with pytest.raises(CliError, match=re.escape(sentence)):
+            send_messages.read_progress(file, queue)
+    else:
+        assert send_messages.read_progress(file, queue).through == 2
 
 
 def test_what_was_refused_for_sure_is_not_told_as_uncertain() -> None:

@@ -46,10 +46,9 @@ def fake() -> Iterator[FakeFrontEnd]:
 
 
 @pytest.fixture
-def merging(fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch) -> FakeFrontEnd:
-    """A front end that reads merged frames; loops are in step however slow the machine is."""
+def in_step(fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch) -> FakeFrontEnd:
+    """A front end; loops are in step with it however slow the machine is."""
     monkeypatch.setattr(pending_receive, "_IN_STEP_S", 60.0)
-    fake.merges = True
     return fake
 
 
@@ -61,9 +60,9 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def queue(merging: FakeFrontEnd) -> MemoryQueue:
+def queue(in_step: FakeFrontEnd) -> MemoryQueue:
     """The queue `q`."""
-    return merging.queues["q"]
+    return in_step.queues["q"]
 
 
 @pytest.fixture

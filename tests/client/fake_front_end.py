@@ -22,7 +22,8 @@ from bendybus.v1 import (
     sender_pb2,
     sender_pb2_grpc,
 )
-from bendybus.wire import frame_forms, statuses
+from bendybus.wire import statuses
+from bendybus.wire.contract_versions import CLIENT
 from bendybus.wire.streams import ADMITTED
 from tests.client.fake_management_service import ManagementService
 from tests.client.fake_receiver_service import ReceiverService
@@ -48,10 +49,9 @@ class FakeFrontEnd:
         self.asks: list[receiver_pb2.Ask] = []
         # Commands of each frame of receivers, by kind.
         self.receiver_frames: list[list[str]] = []
-        # Whether it reads merged frames, as front ends since 0.4 do.
-        self.merges = False
-        # Whether it reads heads of messages, as 0.3 does not.
-        self.reads_heads = True
+        # The metadata that it sends of its contract; as 0.11: none. And the metadata of clients.
+        self.said: tuple[tuple[str, str], ...] = (CLIENT.said,)
+        self.metadata: dict[str, tuple[Any, ...]] = {}
         # Faults: how many answers to swallow or streams to break; errors to give, one each.
         self.break_send_streams = 0
         self.break_receive_streams = 0
@@ -210,13 +210,13 @@ class _Sender(sender_pb2_grpc.SenderServiceServicer):
 
     async def SendStream(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         fake = self._fake
+        fake.metadata["SendStream"] = tuple(context.invocation_metadata() or ())
         fake.tokens |= {
             str(value)
             for name, value in context.invocation_metadata() or ()
             if name == "authorization"
         }
-        heads = (frame_forms.READS_HEADS,) if self._fake.reads_heads else ()
-        await context.send_initial_metadata((ADMITTED, *heads))
+        await context.send_initial_metadata((ADMITTED, *fake.said))
         async for frame in request_iterator:
             ids = list(frame.batch.message_ids)
             fake.frames.append(

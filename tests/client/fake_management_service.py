@@ -23,7 +23,9 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         self.topics = topics_in_memory.Topics()
 
     def _shown(self, name: str, runtime: bool) -> Any:
-        shown = entities.queue_to_proto(self._fake.entities[name])
+        described = self._fake.entities[name]
+        shown = entities.queue_to_proto(described)
+        shown.reported_size_in_megabytes = described.description.max_size_in_megabytes
         if runtime:
             queue = self._fake.queues[name]
             counts = shown.runtime.count_details

@@ -9,7 +9,7 @@ from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import MessageState
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import batch_deletes, frame_forms, statuses
+from bendybus.wire import batch_deletes, statuses
 from bendybus.wire.streams import ADMITTED
 from tests.client import memory_queue
 from tests.client.memory_queue import MemoryQueue
@@ -119,9 +119,8 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> None:
         if self._fake.hold_receivers is not None:
             await self._fake.hold_receivers.wait()
-        today = (ADMITTED, frame_forms.READS_MERGED, frame_forms.READS_HEADS)
-        said = today if self._fake.merges else (ADMITTED,)
-        await context.send_initial_metadata(said)
+        self._fake.metadata["ReceiveStream"] = tuple(context.invocation_metadata() or ())
+        await context.send_initial_metadata((ADMITTED, *self._fake.said))
         await _Stream(self._fake, context).run(request_iterator)
 
     async def ReceiveDeferred(self, request: Any, context: Any) -> Any:

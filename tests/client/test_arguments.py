@@ -193,6 +193,22 @@ def test_a_body_is_nested_only_as_deep_as_it_can_be_read() -> None:
         encode.encode(encode.as_message(AmqpAnnotatedMessage(value_body=[fits])))
 
 
+@pytest.mark.requirement("R598")
+def test_a_map_is_a_map_whatever_its_keys_are() -> None:
+    looks = {"TYPE": "INT", "VALUE": 3}
+
+    assert values.to_value(looks) == Value(int_value=3)
+    assert values.from_value(values.to_value(values.Map(looks))) == {b"TYPE": b"INT", b"VALUE": 3}
+
+
+@pytest.mark.parametrize(("kind", "value"), [("INT", "x"), ("UUID", "x"), ("CHAR", "xy")])
+def test_a_typed_value_of_another_type_is_named_with_both(kind: str, value: Any) -> None:
+    message = ServiceBusMessage("b", application_properties={"colour": (kind, value)})
+
+    with pytest.raises(TypeError, match=rf"\['colour'\]: must be .*type {kind} \(got '{value}'\)"):
+        encode.encode(message)
+
+
 def test_what_no_sender_of_ours_writes_can_still_be_read() -> None:
     strange = Value(char_value=2**31), Value(uuid_value=b"x")
 

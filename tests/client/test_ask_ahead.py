@@ -18,7 +18,7 @@ from tests.client.memory_queue import MemoryQueue
 
 @pytest.mark.usefixtures("kept")
 async def test_the_next_ask_shares_the_frame_of_a_settlement(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue
 ) -> None:
     await fill(client, 20)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
@@ -27,28 +27,15 @@ async def test_the_next_ask_shares_the_frame_of_a_settlement(
 
     assert bodies == [str(index) for index in range(20)]
     assert not queue.messages
-    together = merging.receiver_frames.count(["settle", "ask"])
+    together = in_step.receiver_frames.count(["settle", "ask"])
     # Not for the first message: nothing says yet that there will be steps that follow at once.
     assert together >= 15
-    assert all(ask.with_settle_frame_id for ask in merging.asks[-5:])
-    await Either(receiver).close()
-
-
-async def test_a_front_end_of_an_older_version_gets_single_commands(
-    client: Any, fake: FakeFrontEnd
-) -> None:
-    await fill(client, 10)
-    receiver = client.get_queue_receiver("q", max_wait_time=5)
-
-    assert len(await complete_some(receiver, 10)) == 10
-
-    assert all(len(frame) == 1 for frame in fake.receiver_frames)
-    assert not any(ask.with_settle_frame_id for ask in fake.asks)
+    assert all(ask.with_settle_frame_id for ask in in_step.asks[-5:])
     await Either(receiver).close()
 
 
 async def test_a_message_is_given_back_when_the_application_stops_iterating(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue
 ) -> None:
     await fill(client, 10)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
@@ -56,7 +43,7 @@ async def test_a_message_is_given_back_when_the_application_stops_iterating(
     await complete_some(receiver, 5)
 
     # The receiver stays open; others need not wait for half of a lock.
-    await eventually(lambda: released(merging) >= 1 and not locked(queue))
+    await eventually(lambda: released(in_step) >= 1 and not locked(queue))
     assert len(queue.messages) == 5
     assert not any(stored.delivery_count for stored in queue.messages.values())
     assert await complete_some(receiver, 5) == ["5", "6", "7", "8", "9"]
@@ -64,7 +51,7 @@ async def test_a_message_is_given_back_when_the_application_stops_iterating(
 
 
 async def test_closing_gives_back_at_once_what_was_asked_for_ahead(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue
 ) -> None:
     await fill(client, 10)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
@@ -76,7 +63,7 @@ async def test_closing_gives_back_at_once_what_was_asked_for_ahead(
 
 
 async def test_the_message_is_served_to_another_receive_first(
-    client: Any, merging: FakeFrontEnd
+    client: Any, in_step: FakeFrontEnd
 ) -> None:
     await fill(client, 10)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
@@ -89,13 +76,13 @@ async def test_the_message_is_served_to_another_receive_first(
 
 
 async def test_an_ask_that_got_nothing_is_taken_back_when_nobody_iterates(
-    client: Any, merging: FakeFrontEnd
+    client: Any, in_step: FakeFrontEnd
 ) -> None:
     await fill(client, 5)
     receiver = client.get_queue_receiver("q", max_wait_time=60)
     await complete_some(receiver, 5)
 
-    await eventually(lambda: ["cancel_ask"] in merging.receiver_frames)
+    await eventually(lambda: ["cancel_ask"] in in_step.receiver_frames)
 
     await fill(client, 1)
     other = Either(client.get_queue_receiver("q"))
@@ -104,7 +91,7 @@ async def test_an_ask_that_got_nothing_is_taken_back_when_nobody_iterates(
 
 
 async def test_a_shorter_receive_does_not_wait_as_long_as_what_was_asked_ahead(
-    client: Any, merging: FakeFrontEnd
+    client: Any, in_step: FakeFrontEnd
 ) -> None:
     await fill(client, 5)
     receiver = client.get_queue_receiver("q", max_wait_time=60)
@@ -115,12 +102,12 @@ async def test_a_shorter_receive_does_not_wait_as_long_as_what_was_asked_ahead(
     assert await Either(receiver).receive_messages(1, max_wait_time=0.3) == []
 
     assert time.monotonic() - began < 3
-    assert merging.asks[-1].max_wait_ms <= 300
+    assert in_step.asks[-1].max_wait_ms <= 300
     await Either(receiver).close()
 
 
 async def test_a_settlement_that_fails_leaves_the_next_message_in_its_place(
-    asynchronous: aio.ServiceBusClient, merging: FakeFrontEnd, queue: MemoryQueue
+    asynchronous: aio.ServiceBusClient, in_step: FakeFrontEnd, queue: MemoryQueue
 ) -> None:
     await fill(asynchronous, 10)
     receiver = asynchronous.get_queue_receiver("q", max_wait_time=5)
@@ -138,14 +125,14 @@ async def test_a_settlement_that_fails_leaves_the_next_message_in_its_place(
 
 
 async def test_a_stream_that_breaks_costs_the_loop_no_message(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue
 ) -> None:
     # What the broken stream was given comes again when its lock ends.
     queue.lock_ms = 700
     await fill(client, 10)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
     bodies = await complete_some(receiver, 5)
-    merging.break_receive_streams = 1
+    in_step.break_receive_streams = 1
 
     while queue.messages:
         bodies += await complete_some(receiver, 1)
@@ -155,7 +142,7 @@ async def test_a_stream_that_breaks_costs_the_loop_no_message(
 
 
 async def test_a_loop_that_settles_in_the_background_does_not_wait_for_outcomes(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue
 ) -> None:
     await fill(client, 20)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
@@ -167,33 +154,33 @@ async def test_a_loop_that_settles_in_the_background_does_not_wait_for_outcomes(
     assert bodies == [str(index) for index in range(20)]
     assert not queue.messages
     # The ask rides with the settlement all the same, and is not held for its outcome.
-    assert merging.receiver_frames.count(["settle", "ask"]) >= 1
-    assert not any(ask.with_settle_frame_id for ask in merging.asks)
+    assert in_step.receiver_frames.count(["settle", "ask"]) >= 1
+    assert not any(ask.with_settle_frame_id for ask in in_step.asks)
     await Either(receiver).close()
 
 
 async def test_an_answer_that_crosses_a_cancelled_ask_is_given_back(
     asynchronous: aio.ServiceBusClient,
-    merging: FakeFrontEnd,
+    in_step: FakeFrontEnd,
     queue: MemoryQueue,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     receiver = asynchronous.get_queue_receiver("q")
     waiting = asyncio.create_task(receiver.receive_messages(5))
-    await eventually(lambda: merging.asks)
+    await eventually(lambda: in_step.asks)
     # The front end answers all the same.
     monkeypatch.setattr(receiver._receive_stream()._asks, "_cancels", deque(maxlen=0))
     waiting.cancel()
 
     await fill(asynchronous, 5)
 
-    await eventually(lambda: released(merging) == 5)
+    await eventually(lambda: released(in_step) == 5)
     assert not locked(queue)
     await receiver.close()
 
 
 async def test_what_was_asked_for_before_a_fork_stays_with_the_parent(
-    client: Any, merging: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch
+    client: Any, in_step: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(client, 10)
     receiver = client.get_queue_receiver("q", max_wait_time=5)

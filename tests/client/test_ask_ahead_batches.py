@@ -29,7 +29,7 @@ async def complete_batches(receiver: Any, size: int, count: int, *, singly: bool
 @pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("singly", [False, True])
 async def test_the_ask_of_the_next_batch_rides_with_the_settlement_that_ends_this_one(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue, singly: bool
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue, singly: bool
 ) -> None:
     await fill(client, 60)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
@@ -38,29 +38,29 @@ async def test_the_ask_of_the_next_batch_rides_with_the_settlement_that_ends_thi
 
     assert bodies == [str(index) for index in range(60)]
     assert not queue.messages
-    assert {ask.max_messages for ask in merging.asks} == {10}
+    assert {ask.max_messages for ask in in_step.asks} == {10}
     # Not with the first batch: nothing says yet that there will be steps that follow at once; nor
     # with those that only begin to settle a batch.
-    assert 3 <= merging.receiver_frames.count(["settle", "ask"]) <= 6
+    assert 3 <= in_step.receiver_frames.count(["settle", "ask"]) <= 6
     await Either(receiver).close()
 
 
 async def test_a_batch_that_is_not_taken_is_given_back(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue
 ) -> None:
     await fill(client, 60)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
 
     await complete_batches(receiver, 10, 40, singly=False)
 
-    await eventually(lambda: released(merging) >= 10 and not locked(queue))
+    await eventually(lambda: released(in_step) >= 10 and not locked(queue))
     assert not any(stored.delivery_count for stored in queue.messages.values())
     await Either(receiver).close()
 
 
 @pytest.mark.usefixtures("kept")
 async def test_a_smaller_receive_gets_no_more_than_it_asks_for(
-    client: Any, merging: FakeFrontEnd
+    client: Any, in_step: FakeFrontEnd
 ) -> None:
     await fill(client, 60)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
@@ -77,7 +77,7 @@ async def test_a_smaller_receive_gets_no_more_than_it_asks_for(
 
 
 async def test_what_a_smaller_receive_left_is_given_back(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue
 ) -> None:
     await fill(client, 60)
     receiver = client.get_queue_receiver("q", max_wait_time=5)
@@ -92,7 +92,7 @@ async def test_what_a_smaller_receive_left_is_given_back(
 
 
 async def test_what_is_given_back_while_the_bus_is_away_is_given_back_after(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receive_stream, "_CLOSE_TIMEOUT_S", 0.1)
     # Looked at by this test.
@@ -101,16 +101,16 @@ async def test_what_is_given_back_while_the_bus_is_away_is_given_back_after(
     receiver = client.get_queue_receiver("q", max_wait_time=5)
     await complete_batches(receiver, 10, 40, singly=False)
     await eventually(lambda: len(locked(queue)) == 10)
-    merging.hold_receivers = back = asyncio.Event()
-    merging.break_receive_streams = 1
+    in_step.hold_receivers = back = asyncio.Event()
+    in_step.break_receive_streams = 1
     asks = receiver._receive_stream()._asks
     for _ in range(2):
         io_thread.current().submit(asks._look_ahead)
-    await eventually(lambda: not merging.break_receive_streams)
+    await eventually(lambda: not in_step.break_receive_streams)
 
     # Longer than closing would wait for it.
     await asyncio.sleep(3 * receive_stream._SWEEP_S)
-    merging.call(back.set)
+    in_step.call(back.set)
 
     await eventually(lambda: not locked(queue))
     await Either(receiver).close()

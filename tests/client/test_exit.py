@@ -49,11 +49,11 @@ for message in receiver:
 
 
 async def test_a_program_that_exits_without_closing_gives_back_what_it_asked_for_ahead(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue
 ) -> None:
     await fill(client, 20)
 
-    found = await asyncio.to_thread(run, NEVER_CLOSES, merging.connection_string)
+    found = await asyncio.to_thread(run, NEVER_CLOSES, in_step.connection_string)
 
     assert (found.returncode, found.stderr) == (0, "")
     assert len(queue.messages) == 10
@@ -73,13 +73,13 @@ child.join()
 
 
 async def test_a_worker_process_that_ends_without_closing_does_so_too(
-    client: Any, merging: FakeFrontEnd, queue: MemoryQueue, tmp_path: Path
+    client: Any, in_step: FakeFrontEnd, queue: MemoryQueue, tmp_path: Path
 ) -> None:
     await fill(client, 20)
     worker = tmp_path / "worker.py"
     worker.write_text(NEVER_CLOSES)
 
-    found = await asyncio.to_thread(run, FORKS, merging.connection_string, str(worker))
+    found = await asyncio.to_thread(run, FORKS, in_step.connection_string, str(worker))
 
     assert (found.returncode, found.stderr) == (0, "")
     assert len(queue.messages) == 10
@@ -131,9 +131,9 @@ client.get_queue_sender("q").send_messages(ServiceBusMessage("x"))
 
 
 async def test_a_client_used_after_the_end_of_the_io_thread_does_not_hang(
-    merging: FakeFrontEnd,
+    in_step: FakeFrontEnd,
 ) -> None:
-    found = await asyncio.to_thread(run, ENDS_TOO_LATE, merging.connection_string)
+    found = await asyncio.to_thread(run, ENDS_TOO_LATE, in_step.connection_string)
 
     assert (found.returncode, found.stderr) == (0, "")
     assert found.stdout in ("", "the program is ending: the client's I/O thread has stopped\n")

@@ -46,7 +46,6 @@ class Bus:
         opening = receiver_pb2.OpenReceiver(receive_mode=receiver_pb2.RECEIVE_MODE_PEEK_LOCK)
         loop = asyncio.get_running_loop()
         self.stream = ReceiveStream(never, loop, RetryPolicy(), opening, 0)
-        self.stream.stream.merges = True
         self.asks: list[int] = []
         self.write()
         self.stream.handle(ReceiveStreamResponse(opened=receiver_pb2.ReceiverOpened()))

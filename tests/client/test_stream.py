@@ -12,6 +12,7 @@ from bendybus.client.core.stream import Stream
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.wire import streams
+from bendybus.wire.contract_versions import CLIENT
 
 
 class Call:
@@ -22,7 +23,6 @@ class Call:
         self.decided = asyncio.Event()
         self.metadata = grpc.aio.Metadata()
         self.ended = asyncio.Event()
-        self.asked = False
 
     def admit(self, metadata: grpc.aio.Metadata) -> None:
         """Let the stream in."""
@@ -48,7 +48,6 @@ class Call:
 
     async def code(self) -> grpc.StatusCode:
         """Return the end's status."""
-        self.asked = self.asked or not self.written
         await self.ended.wait()
         return grpc.StatusCode.UNAUTHENTICATED
 
@@ -119,14 +118,11 @@ async def test_who_is_turned_away_has_written_nothing_and_knows_why() -> None:
     assert isinstance(error, errors.Unauthenticated)
 
 
-@pytest.mark.parametrize(
-    ("metadata", "asked"), [([streams.ADMITTED], False), ([], True)], ids=["this version", "0.2"]
-)
-async def test_who_is_let_in_writes(metadata: list[tuple[str, str]], asked: bool) -> None:
+async def test_who_is_let_in_writes() -> None:
     call = Call()
     stream = Stream(Owner(call), RetryPolicy())
     running = asyncio.get_running_loop().create_task(stream.run())
-    call.admit(grpc.aio.Metadata(*metadata))
+    call.admit(grpc.aio.Metadata(streams.ADMITTED))
     async with asyncio.timeout(30):
         while not call.written:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -134,8 +130,25 @@ async def test_who_is_let_in_writes(metadata: list[tuple[str, str]], asked: bool
     await running
 
     assert call.written == ["request"]
-    # Whether it had to wait for a refusal that might come.
-    assert call.asked is asked
+
+
+@pytest.mark.requirement("R602")
+async def test_a_front_end_of_a_version_that_does_not_fit_is_sent_nothing() -> None:
+    call = EndlessCall()
+    owner = Owner(call)
+    stream = Stream(owner, RetryPolicy())
+    running = asyncio.get_running_loop().create_task(stream.run())
+    later = ("bendybus-contract", str(CLIENT.number + 2))
+    call.admit(grpc.aio.Metadata(streams.ADMITTED, later))
+
+    error = await asyncio.wait_for(owner.error, 30)
+    await stream.close()
+    await running
+
+    assert isinstance(error, errors.InvalidOperation)
+    assert "the front end uses version 4 of the contract" in error.message
+    assert "upgrade this client first" in error.message
+    assert call.written == []
 
 
 async def _turns() -> None:

@@ -337,21 +337,6 @@ async def test_a_transaction_without_operations_does_not_reach_the_bus() -> None
     assert (first.calls, second.calls) == ([], [])
 
 
-@pytest.mark.requirement("R126")
-async def test_a_front_end_of_an_older_version_is_named() -> None:
-    bus = Bus()
-
-    class Older(FakeCall):
-        def end(self, status: grpc.StatusCode) -> None:
-            super().end(grpc.StatusCode.UNIMPLEMENTED)
-
-    bus.kept.append(Older(deque([ENDS])))
-    link = bus.link
-    with pytest.raises(errors.InvalidOperation, match="older version of Bendybus"):
-        await link.add(operation(), 5)
-    assert not bus.calls
-
-
 @pytest.mark.requirement("R128")
 async def test_a_stream_serves_one_transaction_after_the_other() -> None:
     bus = Bus(COLLECTED, COMMITTED, COLLECTED, Response(ended=True), COLLECTED, COMMITTED)

@@ -11,6 +11,7 @@ from bendybus.domain import errors, limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
+from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import CorrelationFilter, Filter, Rule, SqlFilter, TrueFilter
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
@@ -311,7 +312,7 @@ def test_a_subscription_that_does_not_exist_is_called_one() -> None:
 def subscription(name: str, generation: int, *filters: Filter, **fields: Any) -> Entity:
     """Return the entry of a subscription of the topic `news` with a rule for each filter."""
     rules = tuple(Rule(f"r{number}", each) for number, each in enumerate(filters))
-    described = SubscriptionDescription(rules=rules)
+    described = SubscriptionDescription(rules=rule_set.of(rules))
     return queue(
         f"news/Subscriptions/{name}", generation, uid=name, description=described, **fields
     )

@@ -45,4 +45,4 @@ def test_no_command_is_named_for_what_none_can_create(name: str) -> None:
 
 def test_a_rule_that_is_not_there() -> None:
     with pytest.raises(errors.EntityNotFound, match=r"bendybus get rules news a\."):
-        rule_set.get([], "blue", "news/Subscriptions/a")
+        rule_set.get(rule_set.of(()), "blue", "news/Subscriptions/a")

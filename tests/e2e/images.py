@@ -74,10 +74,6 @@ def hostile(cluster: Cluster) -> str:
     return _build(cluster, ROOT, "bendybus-hostile", options, HOSTILE_FILES)
 
 
-# 0.4.0, the last release without topics.
-WITHOUT_TOPICS: Final = "c0ff5305caf0344dc2a8e0f5447bca20ece46a9f"
-
-
 def last_release() -> str:
     """Return the newest release before this commit: its tag, or its commit in a clone without."""
     with contextlib.suppress(CommandFailed):

@@ -16,13 +16,6 @@ def previous(cluster: Cluster) -> str:
     return images.of_release(cluster, images.last_release())
 
 
-@pytest.fixture(scope="session")
-def without_topics(cluster: Cluster) -> str:
-    if cluster.nodes is None:
-        pytest.skip("the image of 0.4.0 can be loaded only on nodes of shared/cluster")
-    return images.of_release(cluster, images.WITHOUT_TOPICS)
-
-
 def images_of(space: Space) -> set[str]:
     """Return the images that the ready pods of the bus run."""
     pods = space.cluster.list("pod", space.name, "bendybus.io/bus=bus")
@@ -42,31 +35,6 @@ def pods_of(space: Space) -> set[str]:
     """Return the UIDs of all pods of buses."""
     pods = space.cluster.list("pod", space.name, "bendybus.io/bus")
     return {pod["metadata"]["uid"] for pod in pods}
-
-
-def test_a_topic_waits_until_its_bus_runs_a_version_that_has_topics(
-    space: Space, without_topics: str, previous: str
-) -> None:
-    space.start(space.bus("bus", 2, image=without_topics), space.queue("orders", "bus"))
-    reference = {"namespaceRef": {"name": "bus"}}
-    space.cluster.apply(
-        space.manifest("Topic", "sales", **reference),
-        space.manifest("Subscription", "audit", topicName="sales", **reference),
-    )
-    space.cluster.await_reason("Topic", "sales", space.name, "PartitionOutdated", within_s=60)
-    space.cluster.await_ready("Queue", "orders", space.name)
-
-    # By way of the version that converts the files of the first.
-    for bus in (space.bus("bus", 2, image=previous), space.bus("bus", 2)):
-        space.cluster.apply(bus)
-        expected = {bus["spec"].get("image", space.image)}
-
-        def replaced(expected: set[str] = expected) -> bool:
-            return images_of(space) == expected
-
-        eventually(replaced, within_s=150, what=f"all pods run {expected}")
-        for kind, name in (("Topic", "sales"), ("Subscription", "audit"), ("Queue", "orders")):
-            space.cluster.await_ready(kind, name, space.name, within_s=120)
 
 
 @pytest.mark.core

@@ -15,6 +15,7 @@ from bendybus.v1 import (
     sender_pb2,
     sender_pb2_grpc,
 )
+from bendybus.wire.contract_versions import CLIENT
 from tests.integration.processes import Bus
 
 MB = 1024 * 1024
@@ -30,7 +31,7 @@ async def test_a_receiver_that_does_not_read_costs_bounded_memory(bus: Bus) -> N
     before = bus.front_end.rss_bytes()
 
     async with grpc.aio.insecure_channel(bus.front_end_address) as channel:
-        call = receiver_pb2_grpc.ReceiverServiceStub(channel).ReceiveStream()
+        call = receiver_pb2_grpc.ReceiverServiceStub(channel).ReceiveStream(metadata=(CLIENT.said,))
         open_ = receiver_pb2.OpenReceiver(entity_path="orders", receive_mode=PEEK_LOCK)
         await call.write(receiver_pb2.ReceiveStreamRequest(open=open_))
         for ask_id in range(1, 41):
@@ -98,7 +99,7 @@ async def test_nonsense_ends_only_the_stream_that_it_came_on(
     bus: Bus, request_: receiver_pb2.ReceiveStreamRequest, reason: str
 ) -> None:
     async with grpc.aio.insecure_channel(bus.front_end_address) as channel:
-        call = receiver_pb2_grpc.ReceiverServiceStub(channel).ReceiveStream()
+        call = receiver_pb2_grpc.ReceiverServiceStub(channel).ReceiveStream(metadata=(CLIENT.said,))
         await call.write(request_)
         async with asyncio.timeout(10):
             answer: Any = await call.read()

@@ -18,7 +18,7 @@ from bendybus.client.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
 )
-from bendybus.frontend.core import transact
+from bendybus.frontend.core.quota.bounds import TRANSACTIONS
 from bendybus.v1 import message_pb2, transaction_pb2, transaction_pb2_grpc
 from tests.faults.traffic import drain, key_of
 from tests.integration.processes import Bus, eventually
@@ -296,7 +296,7 @@ def sending(number: int, size_bytes: int) -> Any:
 async def test_a_client_that_never_ends_its_transactions_holds_a_bounded_number(bus: Bus) -> None:
     async with grpc.aio.insecure_channel(bus.front_end_address) as channel:
         stub: Any = transaction_pb2_grpc.TransactionServiceStub(channel)
-        calls = [stub.Transact() for _ in range(transact.CLIENT_OPEN_MAX + 20)]
+        calls = [stub.Transact() for _ in range(TRANSACTIONS.connection + 20)]
         refused = 0
         for number, call in enumerate(calls):
             await call.write(sending(number, 100))

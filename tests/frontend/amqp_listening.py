@@ -78,7 +78,7 @@ class Listening:
 
     async def _open(self) -> None:
         file = None if self._file is None else PolicyFile(self._file)
-        front_end = FrontEnd(Settings(partitions={}))
+        front_end = FrontEnd(Settings(partitions={}, access_policies=self._file))
         authenticator = Authenticator(file)
         self.listener = AmqpListener(front_end, authenticator, **self._options)
         self.address = f"{HOST}:{await self.listener.open(f'{HOST}:0')}"
@@ -86,6 +86,7 @@ class Listening:
             self.listener.admit,
             front_end.ready,
             Administration(front_end, authenticator),
+            front_end.quota.turns,
             connections_max=self._options["connections_max"],
             request_s=self.listener.times.open_s,
         )
@@ -104,4 +105,4 @@ class Listening:
 
     def connections(self) -> Sequence[Any]:
         """Return what the listener has of its connections."""
-        return self.ask(lambda: list(self.listener._connections))
+        return self.ask(lambda: list(self.listener._doors))

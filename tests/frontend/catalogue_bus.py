@@ -4,7 +4,7 @@ import asyncio
 import random
 from typing import Any
 
-from bendybus.domain import entity_settings, errors
+from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityAction
@@ -29,8 +29,6 @@ class Partition:
         self.driver = Driver(MemoryStore(fingerprint(index, count=PARTITIONS)))
         self.driver.run(Watch("w"))
         self.fails = 0.0
-        self.kinds = frozenset(EntityKind)
-        self.settings_version = entity_settings.VERSION
         # Names of which it takes no entry.
         self.refuses: set[str] = set()
         # While this is not set, copies are on their way.
@@ -69,16 +67,6 @@ class Link:
         self.partition = partition.index
         self.catalogue_calls = self
         self._at = partition
-
-    @property
-    def entity_kinds(self) -> frozenset[EntityKind]:
-        """The kinds that it can keep."""
-        return self._at.kinds
-
-    @property
-    def settings_version(self) -> int:
-        """The version of the settings that it keeps."""
-        return self._at.settings_version
 
     def conditions(self) -> list[str]:
         """Return why it cannot be asked."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bendybus.domain.errors import BusError
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.send import SendDispatcher, SendOutcome
 from bendybus.frontend.listeners import sender_service
 from bendybus.v1 import sender_pb2
@@ -21,4 +22,6 @@ def submit(
     def respond(frame_id: int, result: SendOutcome | BusError) -> None:
         answer(sender_service.to_response(frame_id, result))
 
-    sends.submit(sender_service.to_request(frame), partial(respond, frame.frame_id), client=client)
+    sends.submit(
+        sender_service.to_request(frame), partial(respond, frame.frame_id), Holder(client, "")
+    )

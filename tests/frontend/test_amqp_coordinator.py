@@ -23,6 +23,7 @@ from bendybus.amqp.performatives import (
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.transact import Operation
 from bendybus.frontend.listeners.amqp import coordinator
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink, TransactionGone
@@ -42,7 +43,7 @@ class Transaction:
 class Opened:
     def __init__(self, transaction_id: bytes) -> None:
         self.transaction = Transaction(transaction_id)
-        self.client = self.policy = ""
+        self.holder = Holder("", "")
         self.ended: BusError | None = None
 
 
@@ -51,11 +52,13 @@ class Transactions:
 
     def __init__(self) -> None:
         self.log: list[str] = []
-        self.begun = 0
+        self.begun, self.most = 0, 100
         self.outcome: BusError | None = None
 
-    def begin(self, transaction_id: bytes, **_: str) -> Opened:
+    def begin(self, transaction_id: bytes, _: Holder) -> Opened:
         self.begun += 1
+        if self.begun > self.most:
+            raise errors.ServerBusy("too many transactions")
         return Opened(transaction_id)
 
     def collect(self, opened: Opened, operations: list[Operation]) -> None:
@@ -79,7 +82,7 @@ class Connection:
         self.transactions = Transactions()
         self.front_end = self
         self.coordinators: set[CoordinatorLink] = set()
-        self.client = self.policy = ""
+        self.holder = Holder("", "")
         self.commits = 0
         self.claims = self
         self.any = True
@@ -242,6 +245,24 @@ async def test_a_commit_of_unknown_outcome_is_never_accepted(
 
     assert client.told().error.condition == "com.microsoft:timeout"
     assert len(client.connection.transactions.log) > 1
+
+
+@pytest.mark.requirement("R638")
+async def test_a_commit_of_unknown_outcome_that_cannot_be_repeated_stays_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinator, "PAUSE_S", 0.01)
+    client = Client()
+    client.connection.transactions.outcome = errors.OutcomeUnknown("who knows")
+    client.connection.transactions.most = 1
+    id_ = client.declare()
+    state = TransactionalState(id_)
+    coordinator.collect(client.connection.coordinators, state, OPERATION, client.attached)
+
+    client.ask(Discharge(id_))
+    await client.done()
+
+    assert client.told().error.condition == "com.microsoft:timeout"
 
 
 @pytest.mark.requirement("R492")

@@ -26,11 +26,11 @@ from bendybus.amqp.performatives import (
     Transfer,
 )
 from bendybus.amqp.sections import Message, Properties
-from bendybus.frontend.core.call_ledger import LINK_BYTES, LINKS, Holder
+from bendybus.frontend.core.quota.bounds import CBS_BYTES_MAX, LINK_BYTES, LINKS, UNWRITTEN_MAX
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.listeners.amqp import hand_over as handing_over
 from bendybus.frontend.listeners.amqp import management
-from bendybus.frontend.listeners.amqp.cbs import CBS_BYTES_MAX
-from bendybus.frontend.listeners.amqp.client_connection import UNWRITTEN_MAX, Times
+from bendybus.frontend.listeners.amqp.client_connection import Times
 from bendybus.frontend.listeners.amqp.fields import Fields
 from bendybus.frontend.listeners.amqp.management import ManagementLink, Reply
 from bendybus.frontend.security.authenticator import Operation
@@ -136,6 +136,7 @@ def test_a_hand_over_lasts_until_its_client_ends_the_connection_too(
         handed.result(10)
 
 
+@pytest.mark.requirement("R635")
 def test_who_has_shown_nothing_makes_room_for_others(tmp_path: Path) -> None:
     with Listening(tmp_path, connections_max=8, times=Times(token_s=30)) as listening:
         holders = [listening.raw().plain(POLICY, KEY) for _ in range(6)]
@@ -191,12 +192,12 @@ def test_a_holder_has_many_links_and_sessions_and_a_clean_end_beyond(listening: 
         peer.write(b"".join(framed(begin, channel=each) for each in range(1, most + 1)))
         assert ended(peer.wait(Close)) == "amqp:resource-limit-exceeded"
     eventually(lambda: not listening.connections())
-    assert listening.ask(lambda: listening.listener.front_end.calls.links.held) == 0
+    assert listening.ask(lambda: listening.listener.front_end.quota.links.held) == 0
 
 
 def test_links_of_all_connections_are_bounded(listening: Listening) -> None:
     others = (Holder("others", POLICY), LINKS.policy - 100 * LINK_BYTES)
-    listening.ask(lambda: listening.listener.front_end.calls.links.take(*others))
+    listening.ask(lambda: listening.listener.front_end.quota.links.take(*others))
     with listening.raw().plain(POLICY, KEY) as greedy, listening.raw().plain(POLICY, KEY) as other:
         greedy.send(*(attach_of("$cbs", SENDER, handle) for handle in range(190)))
 
@@ -336,6 +337,7 @@ def test_a_request_that_comes_slowly_is_not_waited_for(tmp_path: Path) -> None:
             assert not peer.ended
 
 
+@pytest.mark.requirement("R635")
 def test_a_websocket_with_a_token_carries_large_messages(listening: Listening) -> None:
     plain = framed(SaslInit("PLAIN", f"\0{POLICY}\0{KEY}".encode()), kind=frames.SASL)
     opening = frames.SASL_HEADER + plain + frames.AMQP_HEADER + framed(Open("ws"))
@@ -353,6 +355,8 @@ def test_a_websocket_with_a_token_carries_large_messages(listening: Listening) -
                 await socket.send_bytes(opening[at : at + 7])
             while b"bendybus" not in said:
                 said += await socket.receive_bytes(timeout=5)
+            # It makes no room for others.
+            assert (len(listening.http.doors), listening.http.doors._strangers) == (1, {})
             await socket.send_bytes(frames.EMPTY * 130_000)
             await socket.send_bytes(framed(Close()))
             while message := await socket.receive(timeout=5):

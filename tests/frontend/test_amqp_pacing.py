@@ -8,8 +8,9 @@ import pytest
 
 from bendybus.amqp.links import SND_SETTLED
 from bendybus.amqp.performatives import Flow
+from bendybus.frontend.core.quota.bounds import TRANSFERS_A_TURN
 from bendybus.frontend.core.receiver import Delivery
-from bendybus.frontend.listeners.amqp.receiving import TRANSFERS_A_TURN, ReceivingLink
+from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.v1.message_pb2 import DeliveredBatch
 from tests.amqp.peers import Peer, transfers
 from tests.frontend.amqp_examples import LOCKED_UNTIL_MS

@@ -9,8 +9,9 @@ from bendybus.amqp import sections
 from bendybus.amqp.performatives import Attach, Detach, Flow, Transfer
 from bendybus.amqp.sections import Message, Properties
 from bendybus.amqp.values import Ulong
-from bendybus.frontend.core.call_ledger import ANSWERS, REQUESTS, Holder
-from bendybus.frontend.listeners.amqp.request_links import CREDIT, REPLY_BYTES
+from bendybus.frontend.core.quota.bounds import ANSWERS, REPLY_BYTES, REQUESTS
+from bendybus.frontend.core.quota.room import Holder
+from bendybus.frontend.listeners.amqp.request_links import CREDIT
 from tests.amqp.peers import framed
 from tests.frontend.amqp_listening import Listening
 from tests.integration.processes import eventually
@@ -61,13 +62,13 @@ def status_of(reply: bytes) -> Any:
 
 @pytest.mark.requirement("R544")
 def test_requests_that_find_no_room_wait_for_it_and_are_not_refused(listening: Listening) -> None:
-    rooms, count = listening.listener.front_end.calls.requests, 300
+    rooms, count = listening.listener.front_end.quota.requests, 300
     with listening.raw().open() as raw:
         raw.send(attach_of("q/$management", SENDER, 0), attach_of("q/$management", RECEIVER, 1))
         raw.wait(Attach, lambda each: each.handle == 1)
         raw.send(flow_of(1, count))
         [connection] = listening.connections()
-        filled = (Holder(connection.client, ""), REQUESTS.connection)
+        filled = (connection.holder, REQUESTS.connection)
         assert listening.ask(lambda: rooms.take(*filled))
 
         raw.write(requests(count))
@@ -85,8 +86,8 @@ def test_requests_that_find_no_room_wait_for_it_and_are_not_refused(listening: L
 def test_requests_that_waited_for_room_leave_nothing_with_their_connection(
     listening: Listening,
 ) -> None:
-    rooms = listening.listener.front_end.calls.requests
-    other = (Holder("other", ""), REQUESTS.policy)
+    rooms = listening.listener.front_end.quota.requests
+    other = (Holder("other", ""), REQUESTS.all)
     with listening.raw().open() as raw:
         raw.send(attach_of("q/$management", SENDER, 0))
         raw.wait(Attach)
@@ -101,12 +102,12 @@ def test_requests_that_waited_for_room_leave_nothing_with_their_connection(
 
 
 def test_replies_that_are_not_read_are_forgotten_with_their_link(listening: Listening) -> None:
-    calls = listening.listener.front_end.calls
+    calls = listening.listener.front_end.quota
     with listening.raw().open() as raw:
         raw.send(attach_of("$cbs", SENDER, 0), attach_of("$cbs", RECEIVER, 1))
         raw.wait(Attach, lambda each: each.handle == 1)
         [connection] = listening.connections()
-        filled = (Holder(connection.client, ""), ANSWERS.connection - 10 * REPLY_BYTES)
+        filled = (connection.holder, ANSWERS.connection - 10 * REPLY_BYTES)
         listening.ask(lambda: calls.answers.take(*filled))
         for number in range(10):
             tag = number.to_bytes(4, "big")

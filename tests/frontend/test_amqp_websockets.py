@@ -4,6 +4,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ import pytest
 from bendybus.amqp import frames, sections
 from bendybus.amqp.performatives import Begin, Open, SaslInit, Transfer
 from bendybus.amqp.sections import Message, Properties
-from bendybus.frontend.listeners.amqp.client_connection import CROWDED_BYTES, UNWRITTEN_MIN
+from bendybus.frontend.core.quota.bounds import CROWDED_BYTES, UNWRITTEN_MIN
 from tests.amqp.peers import framed
-from tests.frontend.amqp_listening import Listening
+from tests.frontend.amqp_listening import KEY, POLICY, Listening
 from tests.integration.processes import eventually
 from tests.integration.raw_amqp import RECEIVER, SENDER, RawAmqp, attach_of, flow_of
 
@@ -172,3 +173,35 @@ def test_a_websocket_that_breaks_while_nothing_is_read_of_it_leaves_nothing(
     eventually(lambda: not listening.connections(), within_s=5)
     unread_bytes = listening.ask(lambda: listening.listener.front_end.deliveries.unread_bytes)
     assert unread_bytes == CROWDED_BYTES
+
+
+@pytest.mark.requirement("R635")
+def test_what_comes_after_the_end_of_amqp_on_a_websocket_is_not_counted(tmp_path: Path) -> None:
+    with Listening(tmp_path) as listening:
+        host, port = listening.http_address.split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as line:
+            line.sendall(HANDSHAKE)
+            init = SaslInit("PLAIN", f"\0{POLICY}\0{KEY}".encode())
+            for each in (
+                frames.SASL_HEADER + framed(init, kind=frames.SASL),
+                frames.AMQP_HEADER + framed(Open("x")),
+            ):
+                line.sendall(message_of(each))
+            eventually(lambda: [c for c in listening.connections() if c.holder.policy])
+            # A text message ends it; a large message follows, of which a part comes.
+            line.sendall(b"\x81\x81" + bytes(4) + b"x")
+            line.sendall(b"\x82\xff" + (3_000_000).to_bytes(8) + bytes(4) + bytes(1_000_000))
+            eventually(lambda: not listening.connections())
+        eventually(lambda: not len(listening.http.doors))
+        room = listening.listener.front_end.quota.incomplete
+        assert listening.ask(lambda: room.held) == 0
+
+
+@pytest.mark.requirement("R635")
+def test_links_of_strangers_take_no_room_of_others(tmp_path: Path) -> None:
+    with Listening(tmp_path) as listening, listening.raw().open() as stranger:
+        assert stranger.attach("$cbs", SENDER) is None
+        [connection] = listening.connections()
+        room = listening.listener.front_end.quota.links
+        assert connection.reading.stranger
+        assert listening.ask(lambda: room.held) == 0

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
-from bendybus.domain import bounds, errors
+from bendybus.domain import errors
 from bendybus.domain.limits import Tier
 from bendybus.domain.message_state import MessageState, ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
@@ -151,24 +151,6 @@ async def test_states_and_age_reach_every_partition() -> None:
     assert [(batch_deletes.states(each), batch_deletes.before_ms(each)) for each in asked] == [
         (states, 7_000)
     ] * 2
-
-
-@pytest.mark.requirement("R196")
-async def test_a_partition_of_before_states_deletes_nothing_and_is_named() -> None:
-    front_end = bus(1, 1)
-
-    async def older(request: Any, timeout: float) -> Any:
-        # As partition servers of 0.4 do: they read no states.
-        bounds.check_number("enqueued_before", request.enqueued_before_ms, bounds.TIME_MS_MAX)
-        raise AssertionError("it would delete active messages")
-
-    for each in front_end.upstreams.values():
-        each.DeleteMessages = older
-    request = BatchDelete(
-        "orders", SubQueue.MAIN, 5, states=frozenset({MessageState.SCHEDULED}), operation_id=ME
-    )
-    with pytest.raises(errors.InvalidOperation, match="partition 0 runs an older version"):
-        await batch_delete.delete_messages(front_end, request)
 
 
 def keeping(delete: Any, asked: list[Any]) -> Any:

@@ -12,6 +12,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import by_number
+from bendybus.frontend.core.quota.bounds import UNFINISHED_MAX
 from bendybus.frontend.upstreams import unary_calls
 from tests.frontend.entities import queue
 
@@ -142,11 +143,11 @@ async def test_names_of_what_nobody_repeats_are_forgotten() -> None:
 
     first = tried(0)
     assert tried(0) == first
-    for number in range(1, by_number.UNFINISHED_MAX + 1):
+    for number in range(1, UNFINISHED_MAX + 1):
         last = tried(number)
     assert tried(0) != first
     now[0] += by_number.UNFINISHED_MS + 1
-    assert tried(by_number.UNFINISHED_MAX) != last
+    assert tried(UNFINISHED_MAX) != last
 
 
 @pytest.mark.requirement("R571")

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from bendybus.domain import errors, limits
-from bendybus.frontend.core.call_ledger import CallLedger
+from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.listeners import call_gate
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.v1 import receiver_pb2
@@ -19,14 +19,11 @@ RECEIVER = "/bendybus.v1.ReceiverService/"
 @pytest.mark.requirement("R247")
 def test_a_session_state_as_large_as_a_message_passes() -> None:
     request = receiver_pb2.SetSessionStateRequest(entity_path="orders", state=b"x" * 9 * limits.MB)
+    data = request.SerializeToString()
 
-    parsed = call_gate.parsed(
-        f"{RECEIVER}SetSessionState",
-        request.SerializeToString(),
-        receiver_pb2.SetSessionStateRequest.FromString,
-    )
+    call_gate.check_size(f"{RECEIVER}SetSessionState", data)
 
-    assert parsed == request
+    assert call_gate.parsed(data, receiver_pb2.SetSessionStateRequest.FromString) == request
 
 
 @pytest.mark.requirement("R247")
@@ -35,7 +32,7 @@ def test_other_requests_of_receivers_that_large_are_refused() -> None:
 
     for call in ("Settle", "GetSessionState", "ListSessionCounts", "Peek"):
         with pytest.raises(errors.MessageSizeExceeded, match="Split it"):
-            call_gate.parsed(RECEIVER + call, data, bytes)
+            call_gate.check_size(RECEIVER + call, data)
 
 
 class Context:
@@ -53,7 +50,7 @@ async def test_few_calls_that_any_token_is_enough_for_are_open_at_a_time(
     monkeypatch.setattr(call_gate, "ANY_TOKEN_MAX", 1)
     monkeypatch.setattr(call_gate, "ANY_TOKEN_S", 0.05)
     anything: Any = None
-    gate = CallGate(anything, anything, CallLedger(), lambda _: 1, 1)
+    gate = CallGate(anything, anything, Quota(), lambda _: 1, 1)
 
     async def answers(requests: Any, _: Any) -> AsyncIterator[bytes]:
         yield b"first"

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from bendybus.domain.errors import InvalidArgument, Unauthenticated
-from bendybus.frontend.listeners.amqp.claims import CLAIMS_CHARS_MAX, Claims
+from bendybus.frontend.core.quota.bounds import CLAIMS_CHARS_MAX
+from bendybus.frontend.listeners.amqp.claims import Claims
 from bendybus.frontend.security.authenticator import Operation
 from tests.frontend.amqp_listening import Listening
 from tests.work import steps

@@ -7,30 +7,33 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
-from bendybus.frontend.listeners import client_streams
+from bendybus.frontend.core.quota.bounds import Bounds, share
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.security.authenticator import Authenticator
+from bendybus.wire import contract_versions
+from bendybus.wire.contract_versions import CLIENT
 
 
 class Context:
     """A stream that is opened."""
 
-    def __init__(self, peer: str = "ipv4:a") -> None:
+    def __init__(self, peer: str = "ipv4:a", *said: tuple[str, str]) -> None:
         self._peer = peer
+        self._said = said
 
     def peer(self) -> str:
         """Return the connection."""
         return self._peer
 
     def invocation_metadata(self) -> tuple[Any, ...]:
-        """Return no token."""
-        return ()
+        """Return the metadata of its client."""
+        return self._said
 
 
 @pytest.mark.requirement("R324")
-def test_no_more_streams_are_opened_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_streams, "STREAMS_MAX", 3)
+def test_no_more_streams_are_opened_than_are_allowed() -> None:
     streams = ClientStreams(Authenticator(None), 0.0)
+    streams._quota.streams.use(Bounds(3, 3, 3))
     with contextlib.ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(streams.opened(Context()))
@@ -41,6 +44,29 @@ def test_no_more_streams_are_opened_than_are_allowed(monkeypatch: pytest.MonkeyP
             pass
     with streams.opened(Context()):
         pass
+
+
+@pytest.mark.requirement("R602")
+def test_a_client_of_a_version_that_does_not_fit_is_refused_and_holds_no_place() -> None:
+    streams = ClientStreams(Authenticator(None), 0.0)
+    marks = (contract_versions.MERGED_0_11, contract_versions.HEADS_0_11)
+    later = ("bendybus-contract", str(CLIENT.number + 2))
+
+    fitting: tuple[tuple[tuple[str, str], ...], ...] = ((CLIENT.said,), marks)
+    for said in fitting:
+        with streams.opened(Context("ipv4:a", *said), *marks):
+            pass
+    sentences: dict[tuple[tuple[str, str], ...], str] = {
+        (later,): "this client uses version 4 .* upgrade the front end first",
+        (): "this client runs a version of Bendybus before 0.11, and the front end runs 0.12",
+    }
+    for said, sentence in sentences.items():
+        with (
+            pytest.raises(errors.InvalidOperation, match=sentence),
+            streams.opened(Context("ipv4:a", *said), *marks),
+        ):
+            pass
+    assert streams.idle_bytes() == 0
 
 
 @pytest.mark.requirement("R421")
@@ -64,10 +90,10 @@ class Policies:
 
 
 @pytest.mark.requirement("R434")
-def test_one_policy_leaves_streams_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_streams, "STREAMS_MAX", 20)
+def test_one_policy_leaves_streams_to_others() -> None:
     policies: Any = Policies()
     streams = ClientStreams(policies, 0.0)
+    streams._quota.streams.use(Bounds(20, share(20), 20))
     policies.policy = "greedy"
     with contextlib.ExitStack() as stack:
         for _ in range(18):

@@ -66,12 +66,3 @@ def test_names_are_the_same_at_all_front_ends_and_in_all_versions() -> None:
     name = lock_names.name_of(FIRST.to_bytes())
 
     assert str(uuid.UUID(bytes=name)) == "08723bfc-19a0-3a56-873c-ec19d12dc1db"
-
-
-@pytest.mark.requirement("R542")
-@pytest.mark.parametrize("partition", range(16))
-def test_a_lock_that_an_earlier_version_named_by_its_token_is_found(partition: int) -> None:
-    tokens = [FIRST._replace(partition=partition, counter=each).to_bytes() for each in range(1_000)]
-
-    assert [lock_names.token_of(each) for each in tokens] == tokens
-    assert lock_names.tokens_of([uuid.UUID(bytes=each) for each in tokens]) == b"".join(tokens)

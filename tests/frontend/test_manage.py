@@ -163,6 +163,36 @@ async def test_a_creation_that_a_partition_missed_is_reported_again_while_it_is_
         await front_end.manager.change(Commit(EntityAction.CREATE, entity.name))
 
 
+@pytest.mark.requirement("R637")
+@pytest.mark.parametrize("action", [EntityAction.CREATE, EntityAction.DELETE])
+async def test_a_call_that_was_to_be_repeated_succeeds_after_the_partition_took_it(
+    action: EntityAction,
+) -> None:
+    entity = replace(queue(), deleted=action is EntityAction.DELETE)
+    front_end = front_end_of(entity)
+    front_end.upstreams[3].available = False  # type: ignore[misc]
+    with pytest.raises(errors.PartitionUnavailable, match="Repeat the call to confirm"):
+        await front_end.manager.change(Commit(action, entity.name))
+
+    # It comes back, and takes what it lacked.
+    for partition in range(4):
+        own = Fingerprint("test", "uid", Tier.STANDARD, 4, partition)
+        front_end.catalogue(partition, own, [entity], snapshot=True)
+    front_end.upstreams[3].available = True  # type: ignore[misc]
+    front_end.upstreams[0].CommitEntity = refuse  # type: ignore[attr-defined]
+    other = {"max_delivery_count": 3} if action is EntityAction.CREATE else {}
+    if other:
+        with pytest.raises(errors.EntityAlreadyExists):
+            await front_end.manager.change(Commit(action, entity.name, other))
+    again = await front_end.manager.change(Commit(action, entity.name))
+
+    assert again.entity.uid == entity.uid
+    assert not any(again.outcomes.values())
+    # It was confirmed: another one is a call of its own.
+    with pytest.raises(errors.EntityAlreadyExists):
+        await front_end.manager.change(Commit(action, entity.name))
+
+
 @pytest.mark.requirement("R35")
 def test_counts_of_every_kind_are_summed_over_partitions_and_one_away_makes_them_limited() -> None:
     kinds = ("active", "dead_letter", "scheduled", "deferred")

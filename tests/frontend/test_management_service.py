@@ -9,7 +9,6 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity, Fingerprint, Origin
-from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
@@ -19,7 +18,7 @@ from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.unary_calls import Commit
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.v1 import management_pb2
-from bendybus.wire import entities
+from bendybus.wire import catalogue, entities
 from tests.work import steps
 
 FINGERPRINT = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
@@ -41,7 +40,6 @@ class Partition:
 
     available = True
     pulls = False
-    entity_kinds = frozenset(EntityKind)
 
     def __init__(self, front_end: FrontEnd, partition: int) -> None:
         self.partition = partition
@@ -61,8 +59,8 @@ class Partition:
     async def ApplyEntity(self, request: Any, timeout: float) -> Any:
         """Copy an entry."""
         await asyncio.sleep(0)
-        self.applied.append(request.entity.name)
-        entity = entities.entity_from_proto(request.entity)
+        [entity] = catalogue.applied(request)
+        self.applied.append(entity.name)
         self._front_end.catalogue(self.partition, FINGERPRINT, [entity], snapshot=False)
         return entity_pb2.ApplyEntityResponse()
 

@@ -5,6 +5,8 @@ import contextlib
 import pytest
 
 from bendybus.domain.limits import MB
+from bendybus.frontend.core.quota.quota import Quota
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.listeners import client_streams
 from bendybus.frontend.listeners.client_streams import (
     FREE_BYTES,
@@ -77,7 +79,7 @@ async def test_only_silent_streams_are_moved() -> None:
     now_s = [0.0]
     streams, moved = ClientStreams(Authenticator(None), 0.0), []
     caller = Authenticator(None).authenticate("")
-    silent, busy = (OpenStream(caller, lambda: now_s[0]) for _ in range(2))
+    silent, busy = (OpenStream(caller, Quota(), Holder("", ""), lambda: now_s[0]) for _ in range(2))
 
     with (
         streams.stream(silent, lambda: moved.append("silent")),
@@ -94,7 +96,7 @@ async def test_only_silent_streams_are_moved() -> None:
 @pytest.mark.requirement("R467")
 async def test_a_stream_that_does_not_end_when_it_is_moved_is_asked_once() -> None:
     streams = ClientStreams(Authenticator(None), 0.0)
-    stuck = OpenStream(Authenticator(None).authenticate(""), lambda: 0.0)
+    stuck = OpenStream(Authenticator(None).authenticate(""), Quota(), Holder("", ""), lambda: 0.0)
     answers: AnswerQueue[str] = AnswerQueue(lambda: False)
 
     with streams.stream(stuck, lambda: answers.move("moving")):

@@ -12,14 +12,13 @@ from bendybus.domain.entity import Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.domain.limits import MB, Tier
 from bendybus.domain.message_state import ReceiveMode
-from bendybus.frontend.core import receive, receiver
-from bendybus.frontend.core.flow_control import (
-    UNREAD_BYTES_MAX,
+from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.bounds import CACHED, CREDITS_MAX, RECEIVER_ANSWERS_MAX, UNREAD
+from bendybus.frontend.core.quota.flow_control import (
     ConnectionFlow,
     FlowControl,
     StreamFlow,
 )
-from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive import ReceiveDispatcher, Source
 from bendybus.frontend.core.receiver import Delivery
 from bendybus.frontend.listeners import receiver_stream
@@ -27,6 +26,7 @@ from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import frame_forms
 from tests.frontend.entities import queue
 
 LOCK = ReceiveMode.PEEK_LOCK
@@ -119,13 +119,13 @@ async def test_a_connection_stays_paused_when_it_opens_its_receivers_anew() -> N
 
 
 async def test_all_caches_together_hold_a_bounded_number_of_bytes() -> None:
-    queues = receive.HELD_BYTES_MAX // (12 * MB) + 2
+    queues = CACHED.all // (12 * MB) + 2
     bus = Bus(queues)
     for index in range(queues):
         # Of a connection each: those have a bound of their own.
         bus.open(f"q{index}", owner=f"c{index}").ask(1, 1, 0, 60_000)
         bus.reserve(b"first", *[b"x" * MB] * 12)
-        assert bus.desk.held.total <= receive.HELD_BYTES_MAX
+        assert bus.desk.held.total <= CACHED.all
 
     given_back = sum(len(each.lock_tokens) // 16 for each in bus.upstream.of("release"))
     assert bus.desk.cached() + given_back == 12 * queues
@@ -203,7 +203,7 @@ async def test_a_client_that_reads_no_answer_is_not_read_from_either() -> None:
     async def requests() -> AsyncIterator[Any]:
         nonlocal read
         yield opening()
-        for ask_id in range(1, 3 * receiver_stream.ANSWERS_MAX):
+        for ask_id in range(1, 3 * RECEIVER_ANSWERS_MAX):
             read = ask_id
             # Refused at once, because too many wait.
             yield ask(ask_id, 60_000)
@@ -213,13 +213,13 @@ async def test_a_client_that_reads_no_answer_is_not_read_from_either() -> None:
         reader = asyncio.ensure_future(stream.read(requests()))
         for _ in range(10):
             await asyncio.sleep(0)
-        assert read <= receiver_stream.ANSWERS_MAX + receiver.CREDITS_MAX + 1
+        assert read <= RECEIVER_ANSWERS_MAX + CREDITS_MAX + 1
 
         frames = stream.frames()
         async with asyncio.timeout(60):
             while not reader.done():
                 await anext(frames)
-        assert read == 3 * receiver_stream.ANSWERS_MAX - 1
+        assert read == 3 * RECEIVER_ANSWERS_MAX - 1
 
 
 @pytest.mark.parametrize("half_closed", [True, False])
@@ -240,14 +240,15 @@ async def test_a_stream_ends_though_what_was_being_deleted_for_it_is_lost(
             bus.desk.lost(0)
             async with asyncio.timeout(30):
                 frames = [frame async for frame in stream.frames()]
-            assert [frame.WhichOneof("kind") for frame in frames] == ["opened", "delivery"]
+            parts = [part for frame in frames for part in frame_forms.parts(frame)]
+            assert [part.WhichOneof("kind") for part in parts] == ["opened", "delivery"]
     if not half_closed:
         deliver_id = bus.upstream.of("deliver")[0].deliver_id
         delivered = partition_pb2.Delivered(deliver_id=deliver_id)
         bus.answer(partition_pb2.DeliverFramesResponse(delivered=delivered))
     # Nothing of a stream that ended is left in its connection's account.
     assert account._unread_bytes == 0
-    account.handed(UNREAD_BYTES_MAX - 1)
+    account.handed(UNREAD.connection - 1)
     assert not bus.desk._paused
 
 

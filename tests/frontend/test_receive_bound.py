@@ -7,6 +7,7 @@ import pytest
 from bendybus.domain.limits import MB
 from bendybus.frontend.core import receive
 from bendybus.frontend.core.partition_asks import Action
+from bendybus.frontend.core.quota.bounds import UNBOUNDED, Bounds
 from bendybus.frontend.core.shared_cache import SharedCache
 from tests.frontend.test_receive import Bus
 
@@ -15,7 +16,7 @@ from tests.frontend.test_receive import Bus
 async def test_caches_that_hold_nothing_are_left_alone_when_others_hold_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(receive, "HELD_BYTES_MAX", 4 * MB)
+    monkeypatch.setattr(receive, "CACHED", Bounds(16 * MB, UNBOUNDED, 4 * MB))
     bus, idle, performed = Bus(203), 200, list[str]()
     for index in range(idle):
         bus.open(f"q{index}", owner=f"c{index}").ask(1, 1, 0, 60_000)

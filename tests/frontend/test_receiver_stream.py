@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
-from bendybus.frontend.core.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
+from bendybus.frontend.core.quota.quota import Quota
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.settle import SettleDispatcher
 from bendybus.frontend.listeners import receiver_stream
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
+from bendybus.frontend.listeners.request_memory import Frames
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import receiver_pb2
@@ -58,14 +61,14 @@ class FrontEnd:
 class Client:
     """A client of a stream, and what it read."""
 
-    def __init__(self, *, merges: bool = True) -> None:
+    def __init__(self) -> None:
         self.bus = Bus()
         self.front_end = FrontEnd(self.bus)
         front_end: Any = self.front_end
         caller: Any = Caller()
         self.connection = ConnectionFlow(FlowControl(self.bus.desk), "me")
         self.flow = StreamFlow(self.connection)
-        self.stream = ReceiverStream(front_end, caller, self.flow, merges=merges)
+        self.stream = ReceiverStream(front_end, caller, self.flow)
         self.frames: list[list[str]] = []
         # Whole frames that were read.
         self.heard = 0
@@ -75,13 +78,15 @@ class Client:
 
         async def written() -> AsyncIterator[Any]:
             for request in requests:
-                yield request
+                yield request.SerializeToString()
             await asyncio.sleep(60)
 
         def heard() -> None:
             self.heard += 1
 
-        self.reader = asyncio.ensure_future(self.stream.read(written(), heard))
+        kind = receiver_pb2.ReceiveStreamRequest
+        frames = Frames(Quota(), Holder("me", ""), written().__anext__, kind, heard)
+        self.reader = asyncio.ensure_future(self.stream.read(frames))
         await settle_down()
 
     async def read(self) -> None:
@@ -185,20 +190,6 @@ async def test_a_stream_that_ends_leaves_nothing_of_what_it_held_in_the_counts()
     assert client.connection._tokens == 0
     # Nobody waits for the outcome any more.
     assert not client.front_end.settles._waiting
-
-
-async def test_a_client_of_an_older_version_gets_single_frames() -> None:
-    client = Client(merges=False)
-    async with client.stream:
-        await client.say(opening(), settle_and_ask())
-        client.bus.reserve(b"next")
-        client.front_end.answer()
-        reading = asyncio.ensure_future(client.read())
-        await settle_down()
-        reading.cancel()
-        client.reader.cancel()
-
-    assert client.frames == [["opened"], ["settle_result"], ["delivery"]]
 
 
 async def test_a_frame_out_of_bounds_ends_the_stream_with_the_reason() -> None:

@@ -10,6 +10,7 @@ from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import repeated_sends
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.repeated_sends import RepeatedSends
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.v1 import message_pb2
@@ -26,7 +27,7 @@ class Partitions:
         self.answers = list(answers)
         self.requests: list[SendRequest] = []
 
-    def submit(self, request: SendRequest, respond: Respond, *, client: str = "") -> None:
+    def submit(self, request: SendRequest, respond: Respond, holder: Holder) -> None:
         self.requests.append(request)
         said = self.answers.pop(0)
         if isinstance(said, BusError):
@@ -56,7 +57,7 @@ def request(*bodies: str, timeout_ms: int = 60_000) -> SendRequest:
 
 async def send(partitions: Partitions, given: SendRequest) -> SendOutcome:
     sends: Any = partitions
-    return await RepeatedSends(sends).send(given)
+    return await RepeatedSends(sends).send(given, Holder("c", ""))
 
 
 async def test_what_is_known_at_once_is_sent_once() -> None:
@@ -117,6 +118,7 @@ async def test_two_requests_have_two_names() -> None:
     sends: Any = partitions
     repeated = RepeatedSends(sends)
 
-    await asyncio.gather(repeated.send(request("a")), repeated.send(request("a")))
+    holder = Holder("c", "")
+    await asyncio.gather(*(repeated.send(request("a"), holder) for _ in range(2)))
 
     assert len({each.producer_sequence for each in partitions.requests}) == 2

@@ -15,10 +15,9 @@ pytestmark = pytest.mark.requirement("R580")
 
 
 class Numbers:
-    """Partitions that give numbers from 1 on; some are too old for that."""
+    """Partitions that give numbers from 1 on."""
 
-    def __init__(self, *old: int) -> None:
-        self.old = old
+    def __init__(self) -> None:
         self.front_end: Any = SimpleNamespace(
             directory=directory(),
             upstreams={index: FakePartition(index) for index in range(4)},
@@ -28,8 +27,6 @@ class Numbers:
 
     async def reserve_numbers(self, upstream: Any, target: Any, *, count: int) -> int:
         self.asked.append((upstream.partition, count))
-        if upstream.partition in self.old:
-            raise unary_calls.older(upstream)
         return int(upstream.partition) << 48 | 1
 
 
@@ -53,18 +50,6 @@ async def test_each_message_has_a_number_of_the_partition_of_its_key(
     assert [number >> 48 for number in given] == [partition_of(numbers, key) for key in keys]
     assert len(set(given)) == len(keys)
     assert sum(count for _, count in numbers.asked) == len(keys)
-
-
-async def test_messages_of_a_partition_that_is_too_old_get_theirs_when_they_are_stored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    numbers = Numbers(0, 1, 2, 3)
-    monkeypatch.setattr(unary_calls, "reserve_numbers", numbers.reserve_numbers)
-
-    assert await reserved_numbers.reserve(numbers.front_end, "orders", scheduled("a", "b")) == [
-        0,
-        0,
-    ]
 
 
 async def test_more_messages_than_a_transaction_has_are_refused_before_a_partition_is_asked(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters import rule_set
+from bendybus.domain.filters import rule_json
 from bendybus.domain.filters.rule import (
     SYSTEM_PROPERTIES,
     CorrelationFilter,
@@ -130,7 +130,7 @@ def test_a_moment_comes_back_as_it_was_written_wherever_it_was(moment: str) -> N
     travelled = entities.rule_from_proto(
         management_pb2.Rule.FromString(entities.rule_to_proto(given).SerializeToString())
     )
-    kept = rule_set.rule_from_json(json.loads(json.dumps(rule_set.rule_to_json(travelled))))
+    kept = rule_json.rule_from_json(json.loads(json.dumps(rule_json.rule_to_json(travelled))))
 
     assert f'i:type="d6p1:dateTime">{moment}</Value>' in rule_documents.written(kept)
     # It is the same moment in whatever way it was written.

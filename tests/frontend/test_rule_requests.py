@@ -11,8 +11,10 @@ from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.filters.rule import CorrelationFilter, Rule, SqlFilter, SqlRuleAction
+from bendybus.domain.filters.rule_set import RuleSet
 from bendybus.domain.limits import Tier
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.bounds import RULES_A_TURN
 from bendybus.frontend.listeners.amqp import rule_requests
 from bendybus.frontend.listeners.amqp.fields import Fields
 from bendybus.frontend.settings import Settings
@@ -23,7 +25,7 @@ PATH = "news/Subscriptions/all"
 def front_end_with(rules: int) -> FrontEnd:
     """Return a front end that knows a subscription with so many rules."""
     described = SubscriptionDescription(
-        rules=tuple(Rule(f"r{each:04}", CorrelationFilter(label="a")) for each in range(rules))
+        rules=RuleSet(Rule(f"r{each:04}", CorrelationFilter(label="a")) for each in range(rules))
     )
     front_end = FrontEnd(Settings(partitions={}))
     fingerprint = Fingerprint("test", "uid", Tier.STANDARD, 4, 0)
@@ -50,7 +52,7 @@ async def test_all_rules_are_listed_at_once_where_a_client_asks_for_all() -> Non
         await asyncio.sleep(0)
 
     assert names(listing.result()) == [f"r{each:04}" for each in range(2_000)]
-    assert turns >= 2_000 / rule_requests.RULES_A_TURN
+    assert turns >= 2_000 / RULES_A_TURN
 
 
 async def test_a_page_of_rules_is_what_is_asked_for() -> None:

@@ -11,8 +11,8 @@ from bendybus.domain import limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
-from bendybus.frontend.core import send
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.bounds import SEND_PART_BYTES, UNBOUNDED, Bounds
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.upstreams import send_frames
 from bendybus.frontend.upstreams.upstream import now_ms
@@ -57,10 +57,16 @@ def frame(frame_id: int, size: int) -> sender_pb2.SendStreamRequest:
     return sender_pb2.SendStreamRequest(frame_id=frame_id, entity_path="orders", batch=batch)
 
 
-async def test_sends_under_way_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "BYTES_MAX", 10_000)
+@pytest.mark.requirement("R635")
+@pytest.mark.parametrize(
+    "bounds", [(10, 90, 90, 90), (90, 10, 90, 90), (90, 90, 10, 90), (90, 90, 90, 10)]
+)
+async def test_sends_under_way_are_bounded_in_bytes(bounds: tuple[int, ...]) -> None:
     upstreams = {partition: Upstream() for partition in range(4)}
     sends = sends_of(upstreams)
+    # The bounds of a connection, a policy, all, and an entity.
+    connection, policy, all_, entity = (each * 1_000 + 2 * SEND_PART_BYTES for each in bounds)
+    sends._room.use(Bounds(connection, policy, all_, entity=entity))
     answers: list[sender_pb2.SendStreamResponse] = []
 
     for frame_id in range(1, 5):
@@ -74,12 +80,10 @@ async def test_sends_under_way_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPa
     sends.lost(3, "end")
 
 
-async def test_what_one_client_makes_the_front_end_hold_is_bounded_in_bytes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(send, "CLIENT_BYTES_MAX", 10_000)
+async def test_what_one_client_makes_the_front_end_hold_is_bounded_in_bytes() -> None:
     upstreams = {partition: Upstream() for partition in range(4)}
     sends = sends_of(upstreams)
+    sends._room.use(Bounds(10_000 + 2 * SEND_PART_BYTES, UNBOUNDED, UNBOUNDED))
     answers: list[sender_pb2.SendStreamResponse] = []
 
     for frame_id in range(1, 5):
@@ -119,10 +123,10 @@ async def test_a_split_batch_has_the_limit_of_a_batch(keys: list[str]) -> None:
     assert sends.under_way() == 0
 
 
-async def test_one_large_frame_is_always_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "BYTES_MAX", 10)
+async def test_one_large_frame_is_always_taken() -> None:
     upstreams = {partition: Upstream() for partition in range(4)}
     sends = sends_of(upstreams)
+    sends._room.use(Bounds(10, 10, 10, entity=10))
     answers: list[sender_pb2.SendStreamResponse] = []
 
     submit(sends, frame(1, 4_000), answers.append)
@@ -177,33 +181,6 @@ async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() 
 
     assert [list(answer.sequence_numbers) for answer in answers] == [[1], [2], [3]]
     assert sum(upstream.misses for upstream in upstreams.values()) == 0
-
-
-async def test_parts_of_a_frame_have_different_names_for_partitions_of_0_2_too() -> None:
-    """Those read the lane only; a shared one made them lose the second part of a frame."""
-
-    class Recorder(Upstream):
-        def put(self, request: object) -> bool:
-            """Note a frame."""
-            requests.append(request)
-            return True
-
-    requests: list[object] = []
-    upstreams = {partition: Recorder() for partition in range(4)}
-    sends = sends_of(upstreams)
-    batch = message_pb2.MessageBatch(
-        messages=[b"keyless", b"keyed"], partition_keys=["", "k"], message_ids=["1", "2"]
-    )
-    sent = sender_pb2.SendStreamRequest(
-        frame_id=7, producer_id=b"p" * 16, entity_path="orders", batch=batch, group_sizes=[1, 1]
-    )
-
-    submit(sends, sent, lambda _: None)
-
-    lanes = [request.producer_lane for request in requests]  # type: ignore[attr-defined]
-    assert len(lanes) == len(set(lanes)) == 2
-    for partition in upstreams:
-        sends.lost(partition, "end")
 
 
 @pytest.mark.requirement("R29")
@@ -313,4 +290,17 @@ async def test_a_send_that_names_no_time_has_60_seconds() -> None:
     [request] = requests
     assert before + 60_000 <= request.deadline_monotonic_ms <= now_ms() + 60_000
     for partition in upstreams:
+        sends.lost(partition, "end")
+
+
+@pytest.mark.requirement("R635")
+async def test_a_small_send_counts_for_each_partition_that_it_goes_to() -> None:
+    upstreams = {partition: Upstream() for partition in range(4)}
+    sends = sends_of(upstreams)
+    answers: list[sender_pb2.SendStreamResponse] = []
+
+    submit(sends, frame(1, 1), answers.append)
+
+    assert sends._room.held == frame(1, 1).batch.ByteSize() + SEND_PART_BYTES
+    for partition in range(4):
         sends.lost(partition, "end")

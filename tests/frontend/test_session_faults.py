@@ -10,7 +10,7 @@ from bendybus.domain import errors
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import sessions
-from bendybus.frontend.core.flow_control import ConnectionFlow, FlowControl, StreamFlow
+from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.sessions import LockedSession
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream, SessionOpening

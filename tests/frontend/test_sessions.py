@@ -33,7 +33,7 @@ class Upstream:
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
-        self.available = self.knows_sessions = True
+        self.available = True
         self.told: list[partition_pb2.DeliverFramesRequest] = []
 
     def ask(self, request: partition_pb2.DeliverFramesRequest) -> bool:
@@ -244,21 +244,6 @@ async def test_no_session_in_time_is_a_time_out_and_no_partition_an_error() -> N
         upstream.available = False
     with pytest.raises(errors.PartitionUnavailable):
         await bus.accept(wait_ms=0)
-
-
-@pytest.mark.requirement("R100")
-async def test_a_partition_of_an_earlier_version_gets_no_frames_of_sessions() -> None:
-    bus = Bus()
-    for upstream in bus.upstreams[1:]:
-        upstream.knows_sessions = False
-    accepting = bus.accept()
-    await settle_down()
-    assert [len(each.told) for each in bus.upstreams] == [1, 0, 0, 0]
-    accepting.cancel()
-
-    name = next(str(n) for n in range(100) if bus.entity.partition_of(str(n)) == 3)
-    with pytest.raises(errors.InvalidOperation, match="earlier version"):
-        await bus.accept(name)
 
 
 @pytest.mark.requirement("R104")

@@ -97,27 +97,3 @@ async def test_giving_back_waits_for_no_room(partition: Partition) -> None:
     settling = settles.start(settlement(Disposition.RELEASE), lambda _: None)
 
     assert settling.started
-
-
-@pytest.mark.requirement("R229")
-@pytest.mark.parametrize("knows", [False, True])
-async def test_a_delay_goes_only_to_a_partition_that_keeps_it(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch, knows: bool
-) -> None:
-    monkeypatch.setattr(Partition, "available", True)
-    partition.knows_delays = knows
-    settles = SettleDispatcher({0: partition}, Metrics())
-    request = settlement(Disposition.ABANDON)
-    request.delay_ms = 5_000
-
-    settling = settles.start(request, lambda _: None)
-    partition.call.taking.set()
-    await settle_down()
-
-    if knows:
-        [frame] = partition.call.written
-        assert frame.settle.delay_ms == 5_000
-    else:
-        assert partition.call.written == []
-        [(_, error)] = settling.outcome.failures
-        assert "partition 0 runs an older version" in str(error)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from bendybus.frontend.core.quota.bounds import SPLICED_BYTES
 from bendybus.frontend.listeners import beside_grpc, shared_port
 from bendybus.frontend.listeners.shared_port import SharedPort
 from bendybus.frontend.settings import Settings
@@ -77,7 +78,7 @@ async def test_what_is_not_known_yet_ends_with_the_port() -> None:
             writer.close()
 
 
-@pytest.mark.parametrize("spliced_bytes", [shared_port.SPLICED_BYTES, 2 * SIZE_BYTES])
+@pytest.mark.parametrize("spliced_bytes", [SPLICED_BYTES, 2 * SIZE_BYTES])
 async def test_a_grpc_client_that_takes_nothing_gives_its_place_back(
     monkeypatch: pytest.MonkeyPatch, spliced_bytes: int
 ) -> None:
@@ -236,8 +237,8 @@ async def answered_by_grpc(number: int) -> bool:
         writer.close()
 
 
-async def test_clients_of_grpc_take_no_place_of_others() -> None:
-    served = asyncio.Semaphore(0)
+async def serve_silently(served: asyncio.Semaphore) -> asyncio.Server:
+    """Stand for a gRPC server; `served` is released at the end of each connection."""
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"settings")
@@ -245,7 +246,12 @@ async def test_clients_of_grpc_take_no_place_of_others() -> None:
         writer.close()
         served.release()
 
-    server = await asyncio.start_server(silent, HOST, 0)
+    return await asyncio.start_server(silent, HOST, 0)
+
+
+async def test_clients_of_grpc_take_no_place_of_others() -> None:
+    served = asyncio.Semaphore(0)
+    server = await serve_silently(served)
     port, number = await open_port(2, f"{HOST}:{server.sockets[0].getsockname()[1]}")
     lines = [await asyncio.open_connection(HOST, number) for _ in range(2)]
     try:
@@ -253,12 +259,45 @@ async def test_clients_of_grpc_take_no_place_of_others() -> None:
             for reader, writer in lines:
                 writer.write(b"PRI * HTTP/2.0")
                 assert await reader.read(1)
+                for known in list(port.strangers.values()):
+                    known()
 
             assert not await answered_by_grpc(number)
             reader, writer = await asyncio.open_connection(HOST, number)
             writer.write(b"PUT ")
             assert await reader.read() == b"hello"
             writer.close()
+    finally:
+        port.stop_listening()
+        await port.close()
+        for _, writer in lines:
+            writer.close()
+            await served.acquire()
+        server.close()
+
+
+@pytest.mark.requirement("R635")
+async def test_strangers_of_grpc_make_room_and_who_is_known_stays() -> None:
+    served = asyncio.Semaphore(0)
+    server = await serve_silently(served)
+    port, number = await open_port(4, f"{HOST}:{server.sockets[0].getsockname()[1]}")
+    lines: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    try:
+        async with asyncio.timeout(5):
+            for index in range(5):
+                reader, writer = await asyncio.open_connection(HOST, number)
+                lines.append((reader, writer))
+                writer.write(b"PRI * HTTP/2.0")
+                assert await reader.readexactly(8) == b"settings"
+                if index == 0:
+                    [known] = port.strangers.values()
+                    known()
+
+            # Strangers have a half: the second and the third made room for the last two.
+            ended = [await reader.read() for reader, _ in lines[1:3]]
+            assert ended == [b"", b""]
+            assert len(port._spliced) == 3
+            assert len(port.strangers) == 3
     finally:
         port.stop_listening()
         await port.close()

@@ -9,7 +9,6 @@ import pytest
 from bendybus.frontend.upstreams import stream
 from bendybus.frontend.upstreams.stream import Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
-from bendybus.v1 import message_pb2
 from bendybus.wire import frame_forms
 
 
@@ -296,7 +295,7 @@ def settle(settle_id: int, size: int = 16) -> partition_pb2.DeliverFramesRequest
 
 async def written(call: FakeCall, *requests: tuple[Any, Lane]) -> list[Any]:
     """Return the frames that are written of requests that wait at the same time."""
-    pump = PartitionStream[Any, Any](lambda: None)
+    pump = PartitionStream[Any, Any](lambda: None, merges=True)
     call.taking.clear()
     running = asyncio.ensure_future(pump.run(call, lambda response: None))
     await settle_down()
@@ -313,8 +312,6 @@ async def written(call: FakeCall, *requests: tuple[Any, Lane]) -> list[Any]:
 
 
 async def test_what_waits_for_a_partition_shares_a_frame(call: FakeCall) -> None:
-    call.metadata = (frame_forms.READS_MERGED,)
-
     frames = await written(call, (settle(1), Lane.WORK), (ask(2), Lane.FLOW), (ask(3), Lane.FLOW))
 
     [parts] = [list(frame_forms.parts(frame)) for frame in frames]
@@ -323,15 +320,7 @@ async def test_what_waits_for_a_partition_shares_a_frame(call: FakeCall) -> None
     assert [part.ask.ask_id for part in parts if part.HasField("ask")] == [2, 3]
 
 
-async def test_a_partition_of_an_older_version_gets_single_frames(call: FakeCall) -> None:
-    frames = await written(call, (settle(1), Lane.WORK), (ask(2), Lane.FLOW))
-
-    assert len(frames) == 2
-    assert not any(frame.further for frame in frames)
-
-
 async def test_a_frame_has_a_bound_in_parts_and_in_bytes(call: FakeCall) -> None:
-    call.metadata = (frame_forms.READS_MERGED,)
     many = [(ask(number), Lane.FLOW) for number in range(frame_forms.PARTS_MAX + 5)]
     large = [(settle(number, frame_forms.BYTES_MAX), Lane.WORK) for number in (1, 2)]
 
@@ -342,21 +331,3 @@ async def test_a_frame_has_a_bound_in_parts_and_in_bytes(call: FakeCall) -> None
         assert sum(part.ByteSize() for part in frame.further) <= frame_forms.BYTES_MAX
     parts = [part for frame in frames for part in frame_forms.parts(frame)]
     assert len(parts) == len(many) + len(large)
-
-
-@pytest.mark.parametrize("reads", [False, True])
-async def test_a_partition_gets_heads_if_it_reads_them(call: FakeCall, reads: bool) -> None:
-    call.metadata = (frame_forms.READS_HEADS,) if reads else ()
-    batch = message_pb2.MessageBatch(messages=[b"body"], heads=[b"head-"], formats=[1])
-    pump = PartitionStream[Any, Any](lambda: None, sends=True)
-    running = asyncio.ensure_future(pump.run(call, lambda response: None))
-    await settle_down()
-
-    assert pump.put(partition_pb2.SendFramesRequest(batch=batch))
-    await settle_down()
-
-    call.cancel()
-    await running
-    [frame] = call.written
-    whole = message_pb2.MessageBatch(messages=[b"head-body"])
-    assert frame.batch == (batch if reads else whole)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import authorization_rules, entity_settings, errors
+from bendybus.domain import errors
 from bendybus.domain.entity import Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
@@ -20,10 +20,7 @@ from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.upstreams.unary_calls import Commit
-from bendybus.partition_server.state.commands import Watch
-from tests.frontend.catalogue_bus import PARTITIONS, Bus, create
-from tests.partition_server.driver import Driver, fingerprint
-from tests.partition_server.memory_store import MemoryStore
+from tests.frontend.catalogue_bus import Bus, create
 
 
 async def change(bus: Bus, front_end: FrontEnd) -> None:
@@ -99,73 +96,6 @@ async def test_success_waits_for_the_slowest_partition() -> None:
         slow.reached.set()
         await creating
         assert slow.entry("t0") is not None
-
-
-@pytest.mark.requirement("R87")
-async def test_no_topic_is_made_while_a_partition_runs_an_earlier_version() -> None:
-    async with Bus(1) as bus:
-        bus.partitions[2].kinds = frozenset({EntityKind.QUEUE})
-
-        with pytest.raises(errors.InvalidOperation, match=r"partitions \[2\] run an earlier"):
-            await create(bus, EntityKind.TOPIC, "t0")
-        await create(bus, EntityKind.QUEUE, "q")
-
-        assert [each.name for each in bus.partitions[0].taken] == ["q"]
-
-
-@pytest.mark.requirement("R578")
-async def test_settings_that_a_partition_would_lose_are_refused_until_it_is_upgraded() -> None:
-    rules = (authorization_rules.rule("app", ["Send"]),)
-    wanted = Commit(EntityAction.CREATE, "q", {"authorization_rules": rules})
-    async with Bus(1) as bus:
-        bus.partitions[2].settings_version = entity_settings.VERSION_UNSAID
-
-        with pytest.raises(errors.InvalidOperation, match=r"\[2\] .* has no authorizationRules\."):
-            await bus.front_ends[0].manager.change(wanted)
-        bus.partitions[2].settings_version = entity_settings.VERSION
-        made = await bus.front_ends[0].manager.change(wanted)
-
-        [rule] = made.entity.description.authorization_rules
-        assert all(len(key) == 44 for key in rule.keys)
-        for partition in bus.partitions:
-            entry = partition.entry("q")
-            assert entry is not None
-            assert entry.description.authorization_rules == (rule,)
-
-
-@pytest.mark.requirement("R578")
-async def test_settings_wait_for_a_partition_that_did_not_say_its_version() -> None:
-    rules = (authorization_rules.rule("app", ["Send"]),)
-    async with Bus(1) as bus:
-        bus.partitions[2].settings_version = entity_settings.VERSION_UNSAID
-        bus.front_ends[0].directory.forget(2)
-
-        with pytest.raises(errors.PartitionUnavailable, match=r"\[2\] have not said yet"):
-            await bus.front_ends[0].manager.change(
-                Commit(EntityAction.CREATE, "q", {"authorization_rules": rules})
-            )
-
-        assert bus.partitions[0].entry("q") is None
-
-
-@pytest.mark.requirement("R87")
-async def test_a_partition_of_an_earlier_version_still_gets_what_it_knows() -> None:
-    async with Bus(1) as bus:
-        late = bus.partitions[2]
-        await create(bus, EntityKind.TOPIC, "t0")
-        late.driver = Driver(MemoryStore(fingerprint(2, count=PARTITIONS)))
-        late.driver.run(Watch("w"))
-        late.taken, late.kinds = [], frozenset({EntityKind.QUEUE})
-        own = fingerprint(2, count=PARTITIONS)
-        bus.front_ends[0].catalogue(2, own, [], snapshot=True)
-
-        await create(bus, EntityKind.QUEUE, "q")
-        bus.front_ends[0].copies.changed()
-        async with asyncio.timeout(5):
-            while bus.front_ends[0].directory.lacking("q", range(PARTITIONS)):  # noqa: ASYNC110
-                await asyncio.sleep(0)
-
-        assert {each.name for each in late.taken} == {"q"}
 
 
 @pytest.mark.requirement("R86")

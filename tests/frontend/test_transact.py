@@ -9,6 +9,8 @@ import pytest
 from bendybus.domain import errors, limits
 from bendybus.frontend.core import transact
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.bounds import Bounds
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.transact import Commit, Open, TransactionDispatcher
 from bendybus.internal.v1 import partition_pb2
 from bendybus.wire import statuses
@@ -47,7 +49,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_a_commit_is_one_call_with_all_parts_in_order(
     dispatcher: TransactionDispatcher, partitions: dict[int, FakePartition]
 ) -> None:
-    opened = dispatcher.begin(ID, client="c")
+    opened = dispatcher.begin(ID, Holder("c", ""))
     dispatcher.collect(opened, [settle(1)])
     dispatcher.collect(opened, [send(KEY, KEY)])
 
@@ -67,7 +69,7 @@ async def test_a_commit_is_one_call_with_all_parts_in_order(
 async def test_what_is_for_another_entity_says_so(
     dispatcher: TransactionDispatcher, partitions: dict[int, FakePartition]
 ) -> None:
-    opened = dispatcher.begin(ID, client="c")
+    opened = dispatcher.begin(ID, Holder("c", ""))
     dispatcher.collect(opened, [settle(1), send("a", "a", entity="other")])
 
     await dispatcher.commit(opened, Commit([]))
@@ -85,7 +87,7 @@ async def test_what_is_for_another_entity_says_so(
 async def test_nothing_reaches_a_partition_before_the_commit(
     dispatcher: TransactionDispatcher, partitions: dict[int, FakePartition]
 ) -> None:
-    opened = dispatcher.begin(ID, client="c")
+    opened = dispatcher.begin(ID, Holder("c", ""))
     dispatcher.collect(opened, [send(KEY), settle(1)])
     dispatcher.forget(opened)
     dispatcher.forget(opened)
@@ -101,7 +103,7 @@ async def test_a_refusal_of_the_partition_names_the_operation(
     error = statuses.to_error(errors.MessageLockLost("the lock is over."))
     refusal = partition_pb2.TransactionRefusal(part=1, error=error)
     partitions[HOME].answers = [partition_pb2.TransactResponse(refusal=refusal)]
-    opened = dispatcher.begin(ID, client="c")
+    opened = dispatcher.begin(ID, Holder("c", ""))
 
     with pytest.raises(errors.MessageLockLost, match="operation 2 was refused: the lock is over"):
         await dispatcher.commit(opened, Commit([send(KEY), settle(1)]))
@@ -113,11 +115,11 @@ async def test_a_lost_answer_is_of_unknown_outcome_and_a_repeat_says_its_age(
     dispatcher: TransactionDispatcher, partitions: dict[int, FakePartition]
 ) -> None:
     partitions[HOME].answers = [Lost(grpc.StatusCode.UNAVAILABLE)]
-    opened = dispatcher.begin(ID, client="c")
+    opened = dispatcher.begin(ID, Holder("c", ""))
     with pytest.raises(errors.OutcomeUnknown):
         await dispatcher.commit(opened, Commit([send(KEY)]))
 
-    again = dispatcher.begin(ID, client="d", age_ms=500)
+    again = dispatcher.begin(ID, Holder("d", ""), age_ms=500)
     await dispatcher.commit(again, Commit([send(KEY)], age_ms=300))
 
     first, second = partitions[HOME].requests
@@ -143,26 +145,15 @@ async def test_only_the_partitions_outcome_says_that_a_repeat_was_not_done(
             return (("grpc-status-details-bin", status.SerializeToString()),)
 
     partitions[HOME].answers = [Refused(statuses.CODES[type(error)]) for _ in range(2)]
-    first, repeat = dispatcher.begin(ID, client="c"), dispatcher.begin(ID, client="c")
+    first, repeat = dispatcher.begin(ID, Holder("c", "")), dispatcher.begin(ID, Holder("c", ""))
 
     with pytest.raises(type(error)):
         await dispatcher.commit(first, Commit([send(KEY)]))
     with pytest.raises(errors.OutcomeUnknown):
         await dispatcher.commit(repeat, Commit([send(KEY)], age_ms=1))
-    gone = dispatcher.begin(ID, client="c")
+    gone = dispatcher.begin(ID, Holder("c", ""))
     with pytest.raises(errors.OutcomeUnknown):
         await dispatcher.commit(gone, Commit([send(KEY, entity="deleted")], age_ms=1))
-
-
-@pytest.mark.requirement("R126")
-async def test_a_partition_of_an_older_version_is_named(
-    dispatcher: TransactionDispatcher, partitions: dict[int, FakePartition]
-) -> None:
-    partitions[HOME].answers = [Lost(grpc.StatusCode.UNIMPLEMENTED)]
-    opened = dispatcher.begin(ID, client="c")
-
-    with pytest.raises(errors.InvalidOperation, match=f"partition {HOME} runs an older version"):
-        await dispatcher.commit(opened, Commit([send(KEY)]))
 
 
 async def test_a_partition_that_knows_another_version_of_the_entity_is_asked_again(
@@ -178,7 +169,7 @@ async def test_a_partition_that_knows_another_version_of_the_entity_is_asked_aga
             return (("grpc-status-details-bin", status.SerializeToString()),)
 
     partitions[HOME].answers = [Older(grpc.StatusCode.ABORTED)]
-    opened = dispatcher.begin(ID, client="c")
+    opened = dispatcher.begin(ID, Holder("c", ""))
 
     await dispatcher.commit(opened, Commit([send(KEY)]))
 
@@ -189,9 +180,9 @@ async def test_a_partition_that_knows_another_version_of_the_entity_is_asked_aga
 async def test_the_time_of_a_transaction_counts_from_its_first_operation(
     dispatcher: TransactionDispatcher, now: list[int], partitions: dict[int, FakePartition]
 ) -> None:
-    opened = dispatcher.begin(ID, client="c")
+    opened = dispatcher.begin(ID, Holder("c", ""))
     dispatcher.collect(opened, [send(KEY)])
-    moved = dispatcher.begin(ID, client="c", age_ms=1_000)
+    moved = dispatcher.begin(ID, Holder("c", ""), age_ms=1_000)
     dispatcher.collect(moved, [send(KEY)])
     now[0] += limits.TRANSACTION_MS_MAX
 
@@ -208,7 +199,7 @@ async def test_a_repeated_commit_is_never_too_late(
     dispatcher: TransactionDispatcher, partitions: dict[int, FakePartition]
 ) -> None:
     old = 2 * limits.TRANSACTION_MS_MAX
-    opened = dispatcher.begin(ID, client="c", age_ms=old)
+    opened = dispatcher.begin(ID, Holder("c", ""), age_ms=old)
 
     await dispatcher.commit(opened, Commit([send(KEY)], age_ms=old))
 
@@ -220,7 +211,7 @@ async def test_a_transaction_that_is_never_ended_is_let_go_of(
     dispatcher: TransactionDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "TRANSACTION_MS_MAX", 20)
-    opened = dispatcher.begin(ID, client="c")
+    opened = dispatcher.begin(ID, Holder("c", ""))
     dispatcher.collect(opened, [send(KEY)])
 
     await asyncio.sleep(0.1)
@@ -234,40 +225,38 @@ async def test_a_transaction_that_is_never_ended_is_let_go_of(
 
 @pytest.mark.requirement("R124")
 async def test_open_transactions_and_their_bytes_are_bounded(
-    dispatcher: TransactionDispatcher, monkeypatch: pytest.MonkeyPatch
+    dispatcher: TransactionDispatcher,
 ) -> None:
-    monkeypatch.setattr(transact, "CLIENT_OPEN_MAX", 2)
-    monkeypatch.setattr(transact, "OPEN_MAX", 3)
-    opened: list[Open] = [dispatcher.begin(ID, client="c") for _ in range(2)]
-    with pytest.raises(errors.ServerBusy, match="2 open transactions"):
-        dispatcher.begin(ID, client="c")
-    opened.append(dispatcher.begin(ID, client="d"))
-    with pytest.raises(errors.ServerBusy, match="too many open transactions"):
-        dispatcher.begin(ID, client="e")
+    dispatcher._quota.transactions.use(Bounds(2, 3, 3))
+    opened: list[Open] = [dispatcher.begin(ID, Holder("c", "")) for _ in range(2)]
+    with pytest.raises(errors.ServerBusy, match="of this connection"):
+        dispatcher.begin(ID, Holder("c", ""))
+    opened.append(dispatcher.begin(ID, Holder("d", "")))
+    with pytest.raises(errors.ServerBusy, match="or of all"):
+        dispatcher.begin(ID, Holder("e", ""))
     dispatcher.forget(opened[0])
-    opened[0] = dispatcher.begin(ID, client="c")
+    opened[0] = dispatcher.begin(ID, Holder("c", ""))
 
-    monkeypatch.setattr(transact, "CLIENT_BYTES_MAX", 2_000)
-    monkeypatch.setattr(transact, "BYTES_MAX", 3_000)
+    dispatcher._quota.transaction_bytes.use(Bounds(2_000, 3_000, 3_000))
     dispatcher.collect(opened[0], [send(KEY, body=bytes(1_500))])
-    with pytest.raises(errors.ServerBusy, match="this connection has"):
+    with pytest.raises(errors.ServerBusy, match="of this connection"):
         dispatcher.collect(opened[1], [send(KEY, body=bytes(1_000))])
-    with pytest.raises(errors.ServerBusy, match="open transactions hold too much"):
+    with pytest.raises(errors.ServerBusy, match="too many bytes"):
         dispatcher.collect(opened[2], [send(KEY, body=bytes(1_600))])
     dispatcher.forget(opened[0])
     dispatcher.collect(opened[1], [send(KEY, body=bytes(1_000))])
     for each in opened:
         dispatcher.forget(each)
-    assert (dispatcher._bytes, dispatcher._shares) == (0, {})
+    assert (dispatcher.open(), dispatcher._quota.transaction_bytes.held) == (0, 0)
 
 
 async def test_what_cannot_name_a_transaction_is_refused(
     dispatcher: TransactionDispatcher,
 ) -> None:
     with pytest.raises(errors.InvalidArgument, match="16 bytes"):
-        dispatcher.begin(b"short", client="c")
+        dispatcher.begin(b"short", Holder("c", ""))
     with pytest.raises(errors.InvalidArgument, match="age_ms"):
-        dispatcher.begin(ID, client="c", age_ms=-1)
-    opened = dispatcher.begin(ID, client="c")
+        dispatcher.begin(ID, Holder("c", ""), age_ms=-1)
+    opened = dispatcher.begin(ID, Holder("c", ""))
     with pytest.raises(errors.InvalidArgument, match="timeout_ms"):
         await dispatcher.commit(opened, Commit([send(KEY)], timeout_ms=-1))

@@ -44,4 +44,4 @@ async def test_every_request_is_answered(made: list[tuple[Any, Any, bool]]) -> N
         assert handed.SerializeToString()
         assert len(handed.parts) >= 1
     bus.stream.close()
-    assert (bus.transactions.open(), bus.transactions._bytes) == (0, 0)
+    assert (bus.transactions.open(), bus.transactions._quota.transaction_bytes.held) == (0, 0)

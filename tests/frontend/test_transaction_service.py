@@ -7,6 +7,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.transact import TransactionDispatcher
 from bendybus.frontend.listeners import transaction_service
 from bendybus.frontend.listeners.transaction_service import TransactionStream
@@ -45,7 +46,7 @@ class Stream:
         front_end: Any = SimpleNamespace(transactions=self.transactions, metrics=metrics)
         self.caller = Caller(*(rights or (Operation.SEND, Operation.RECEIVE)))
         caller: Any = self.caller
-        self.stream = TransactionStream(front_end, caller, "a connection")
+        self.stream = TransactionStream(front_end, caller, Holder("a connection", "p"))
 
     async def ask(self, request: Request) -> Response:
         """Return the answer to a request."""

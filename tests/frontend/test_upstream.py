@@ -41,8 +41,14 @@ class Partition:
         self.told: list[Any] = []
         self.reads = asyncio.Event()
         self.reads.set()
-        # What it tells of its catalogue.
-        self.catalogue: list[entity_pb2.WatchEntitiesResponse] = []
+        # The answers to a watch, and the requests for watches.
+        header = Fingerprint("n", "u", Tier.STANDARD, 16, 0)
+        self.header = entities.fingerprint_to_proto(header)
+        self.catalogue = list(catalogue.watch_responses(self.header, (), snapshot=True))
+        self.watches: list[entity_pb2.WatchEntitiesRequest] = []
+        self.end_watches = asyncio.Event()
+        # The metadata of each stream.
+        self.metadata: dict[str, tuple[Any, ...]] = {}
 
     async def Echo(self, requests: Any, context: Any) -> AsyncIterator[partition_pb2.EchoResponse]:
         """Answer until the test ends the stream."""
@@ -64,11 +70,13 @@ class Partition:
 
     async def SendFrames(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Hold the stream."""
+        self.metadata["SendFrames"] = tuple(context.invocation_metadata())
         await _hold(context)
         yield partition_pb2.SendFramesResponse()
 
     async def DeliverFrames(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Take frames, later than they come, until the stream is half-closed."""
+        self.metadata["DeliverFrames"] = tuple(context.invocation_metadata())
         await context.send_initial_metadata(())
         await self.reads.wait()
         async for request in requests:
@@ -78,9 +86,11 @@ class Partition:
 
     async def WatchEntities(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Tell the catalogue, hold the stream."""
+        self.watches.append(request)
         for response in self.catalogue:
             yield response
-        await _hold(context)
+        await self.end_watches.wait()
+        self.end_watches.clear()
 
 
 async def _hold(context: Any) -> None:
@@ -101,6 +111,10 @@ class Listener:
         """Note what a partition has."""
         self.catalogues.append(([entry.name for entry in entries], snapshot))
 
+    def entry(self, key: str) -> Entity | None:
+        """Return that nothing is known."""
+        return None
+
     def stalled(self, partition: int, why: str) -> None:
         """Note that the breaker opened."""
         self.stalls.append(why)
@@ -113,7 +127,17 @@ class Listener:
 async def reached(
     partition: Partition, listener: Listener, **settings: Any
 ) -> AsyncIterator[Upstream]:
-    """Serve a partition and yield the upstream that reaches it."""
+    """Serve a partition and yield the upstream that reaches it, once it is available."""
+    async with served(partition, listener, **settings) as upstream:
+        await until(lambda: upstream.available)
+        yield upstream
+
+
+@asynccontextmanager
+async def served(
+    partition: Partition, listener: Listener, **settings: Any
+) -> AsyncIterator[Upstream]:
+    """Serve a partition and yield the upstream that looks for it."""
     server = grpc.aio.server()
     add_partition: Any = partition_pb2_grpc.add_PartitionServiceServicer_to_server
     add_entity: Any = entity_pb2_grpc.add_EntityServiceServicer_to_server
@@ -124,7 +148,6 @@ async def reached(
     upstream = Upstream(0, address, Settings(partitions={0: address}, **settings), listener)
     running = asyncio.create_task(upstream.run())
     try:
-        await until(lambda: upstream.available)
         yield upstream
     finally:
         running.cancel()
@@ -221,8 +244,8 @@ async def test_what_a_partition_was_told_reaches_it_though_it_is_slow_and_the_fr
 async def test_a_catalogue_in_parts_is_taken_as_one() -> None:
     partition, listener = Partition(), Listener()
     entries = [queue(name) for name in ("a", "b", "c")]
-    header = Fingerprint("n", "u", Tier.STANDARD, 16, 0)
-    whole = catalogue.watch_response(entities.fingerprint_to_proto(header), entries, snapshot=True)
+    [whole] = catalogue.watch_responses(partition.header, entries, snapshot=True)
+    partition.catalogue.clear()
     for number, each in enumerate(whole.entities):
         part = entity_pb2.WatchEntitiesResponse()
         part.CopyFrom(whole)

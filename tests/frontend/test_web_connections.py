@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.frontend.amqp_listening import Listening
 from tests.integration.processes import eventually
 from tests.ports import HOST
@@ -29,6 +31,7 @@ def status(connection: socket.socket, path: str, token: str = "") -> int:
     return int(answer.split()[1]) if answer else 0
 
 
+@pytest.mark.requirement("R635")
 def test_who_has_shown_nothing_makes_room_for_others_over_http(tmp_path: Path) -> None:
     with Listening(tmp_path, connections_max=4) as listening, ExitStack() as stack:
         token = listening.token()

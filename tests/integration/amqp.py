@@ -20,12 +20,7 @@ class AmqpBus(Bus):
 
     def start_another_front_end(self) -> str:
         """Start a front end at addresses of its own, which is this bus's from now on; its AMQP."""
-        before, self.amqp_address = self.amqp_address, f"{HOST}:{free_port()}"
-        self.front_end_address = f"{HOST}:{free_port()}"
-        self._front_end_options = tuple(
-            each.replace(before, self.amqp_address) for each in self._front_end_options
-        )
-        self.start_front_end()
+        [self.amqp_address] = self.start_front_end_elsewhere([self.amqp_address])
         return self.amqp_address
 
     @property

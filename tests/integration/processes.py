@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -153,6 +153,21 @@ class Bus:
             *options,
             log=self.folder / "front-end.log",
         )
+
+    def start_front_end_elsewhere(self, listens: Sequence[str]) -> list[str]:
+        """Start a front end at addresses of its own, which is this bus's from now on.
+
+        `listens`: addresses among the options of the one before. Returns the new addresses, in the
+        same order.
+        """
+        self.front_end_address = f"{HOST}:{free_port()}"
+        found = [f"{HOST}:{free_port()}" for _ in listens]
+        options = "\n".join(self._front_end_options)
+        for before, after in zip(listens, found, strict=True):
+            options = options.replace(before, after)
+        self._front_end_options = tuple(options.splitlines())
+        self.start_front_end()
+        return found
 
     @property
     def front_end(self) -> Process:

@@ -22,11 +22,8 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from bendybus.amqp import values
 from bendybus.domain.limits import Tier
-from bendybus.frontend.listeners.amqp import lock_names
 from tests.integration.amqp import AmqpBus, take
-from tests.integration.raw_amqp import RawAmqp
 
 # azure-servicebus leaves sockets of links that were refused to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -133,28 +130,6 @@ def test_a_lock_is_renewed_and_a_lost_one_is_an_error(
         message._settled = False
         with pytest.raises(MessageLockLostError):
             receiver.renew_message_lock(message)
-
-
-@pytest.mark.requirement("R542")
-def test_locks_are_renewed_and_messages_completed_by_the_names_of_earlier_versions(
-    amqp_bus: AmqpBus, sdk: SdkClient, queue: Callable[..., str]
-) -> None:
-    name = queue()
-    with sdk.get_queue_sender(name) as sender, sdk.get_queue_receiver(name) as receiver:
-        sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
-        named = [uuid.UUID(str(each.lock_token)) for each in take(receiver, 3)]
-
-        earlier = [uuid.UUID(bytes=lock_names.token_of(each.bytes)) for each in named]
-        with RawAmqp(amqp_bus.amqp_address).open() as peer:
-            for tokens in ([*earlier, named[0]], named):
-                asked = {"lock-tokens": values.Array(values.UUID, tokens)}
-                assert peer.manage(name, "renew-lock", asked)[0] == 200
-            done: dict[str, Any] = {"disposition-status": "completed"}
-            for tokens in (earlier[:2], named[2:]):
-                asked = {**done, "lock-tokens": values.Array(values.UUID, tokens)}
-                assert peer.manage(name, "update-disposition", asked)[0] == 200
-
-    assert counts(amqp_bus, name) == (0, 0, 0)
 
 
 def test_messages_are_scheduled_shown_and_cancelled(

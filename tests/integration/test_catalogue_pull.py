@@ -17,6 +17,7 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.wire import catalogue
+from bendybus.wire.contract_versions import FRONT_END
 from tests.integration.processes import Bus, Process, eventually
 from tests.ports import HOST, free_port
 
@@ -49,11 +50,13 @@ def commit(bus: Bus, action: EntityAction, name: str, kind: EntityKind = EntityK
 def catalogue_of(bus: Bus, partition: int) -> tuple[dict[str, Entity], bool]:
     """Return what a partition has by name, and whether it takes what it lacks by itself."""
     call = stub_of(bus, partition).WatchEntities(
-        entity_pb2.WatchEntitiesRequest(partition=partition), timeout=10
+        catalogue.watch_request(FRONT_END, partition), timeout=10
     )
     first = next(response for response in call if response.snapshot)
     call.cancel()
-    return {entry.name: entry for entry in catalogue.entries_of(first)}, first.pulls
+    return {
+        entry.name: entry for entry in catalogue.entries_of(first, lambda key: None)
+    }, first.pulls
 
 
 def agree(bus: Bus) -> bool:
@@ -101,9 +104,7 @@ def test_a_partition_says_that_it_pulls_while_it_watches_the_registrar(tmp_path:
     with running(tmp_path, 2) as bus:
         eventually(lambda: catalogue_of(bus, 1)[1], within_s=10, what="partition 1 pulls")
         assert not catalogue_of(bus, 0)[1]
-        watch = stub_of(bus, 1).WatchEntities(
-            entity_pb2.WatchEntitiesRequest(partition=1), timeout=60
-        )
+        watch = stub_of(bus, 1).WatchEntities(catalogue.watch_request(FRONT_END, 1), timeout=60)
         assert next(watch).pulls
 
         bus.partitions[0].kill()
@@ -156,7 +157,6 @@ def test_a_change_returns_when_all_partitions_have_taken_it(tmp_path: Path) -> N
 def test_a_front_end_copies_to_partitions_whose_registrar_shows_them_nothing(
     tmp_path: Path,
 ) -> None:
-    """As one of 0.7 does: the watch of a partition is refused there."""
     with running(tmp_path, 2) as bus:
         bus.partitions[1].kill()
         bus.start_partition(1, peers=False)

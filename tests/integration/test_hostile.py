@@ -19,6 +19,7 @@ from bendybus.client.management import ServiceBusAdministrationClient
 from bendybus.domain import limits, shared_access
 from bendybus.v1 import message_pb2, pipeline_pb2, receiver_pb2, sender_pb2
 from bendybus.wire import statuses
+from bendybus.wire.contract_versions import CLIENT
 from tests.integration import http2
 from tests.integration.http2 import Http2
 from tests.integration.processes import Bus, eventually
@@ -95,7 +96,7 @@ class Victim:
         options = [("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(self.address, options) as channel:
             make: Any = channel.stream_stream
-            metadata = [("authorization", self.token(policy_name))]
+            metadata = [("authorization", self.token(policy_name)), CLIENT.said]
             return list(make(method)(iter(frames), metadata=metadata, timeout=60))
 
 

@@ -25,6 +25,8 @@ from bendybus.frontend.settings import Settings
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server import server as partition_server
 from bendybus.partition_server import settings as partition_settings
+from bendybus.wire import catalogue
+from bendybus.wire.contract_versions import FRONT_END
 from tests.integration.processes import Bus, eventually
 from tests.ports import free_port
 
@@ -73,7 +75,7 @@ def test_a_catalogue_comes_in_parts_as_small_as_its_reader_asks_for(
 
     with grpc.insecure_channel(bus.partitions[0].address) as channel:
         stub = entity_pb2_grpc.EntityServiceStub(channel)
-        request = entity_pb2.WatchEntitiesRequest(partition=0, in_parts=True, part_bytes=1)
+        request = catalogue.watch_request(FRONT_END, 0, part_bytes=1)
         for part in stub.WatchEntities(request, timeout=10):
             parts.append(part)
             if not part.more:

@@ -17,7 +17,8 @@ from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.v1 import management_pb2, management_pb2_grpc
-from bendybus.wire import entities, statuses
+from bendybus.wire import catalogue, entities, statuses
+from bendybus.wire.contract_versions import FRONT_END
 from tests.integration.processes import Bus, eventually
 from tests.ports import free_port
 
@@ -36,6 +37,7 @@ def commit(bus: Bus, action: EntityAction, name: str, **fields: Any) -> entity_p
     request = entity_pb2.CommitEntityRequest(
         action=_ACTIONS[action],
         name=name,
+        kind=entity_pb2.ENTITY_KIND_QUEUE,
         origin=management_pb2.ENTITY_ORIGIN_MANIFEST,
         **fields,
     )
@@ -208,7 +210,7 @@ def generations(bus: Bus, name: str) -> set[int]:
     for index, process in bus.partitions.items():
         with grpc.insecure_channel(process.address) as channel:
             stub = entity_pb2_grpc.EntityServiceStub(channel)
-            request = entity_pb2.WatchEntitiesRequest(partition=index)
+            request = catalogue.watch_request(FRONT_END, index)
             first = next(iter(stub.WatchEntities(request, timeout=10)))
             found |= {entry.generation for entry in first.entities if entry.name == name}
     return found

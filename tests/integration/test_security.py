@@ -13,6 +13,7 @@ from bendybus.client.exceptions import (
 )
 from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
 from bendybus.wire import statuses
+from bendybus.wire.contract_versions import FRONT_END
 from tests.certificates import BUS, OPERATOR, OTHER_BUS, Authority
 from tests.integration.processes import Process
 from tests.integration.secured import (
@@ -33,7 +34,7 @@ def call_counts(channel: grpc.Channel) -> Any:
 def call_sends(channel: grpc.Channel) -> Any:
     """Open a stream that only a front end may open."""
     stub: Any = partition_pb2_grpc.PartitionServiceStub(channel)
-    return list(stub.SendFrames(iter(()), timeout=5))
+    return list(stub.SendFrames(iter(()), timeout=5, metadata=(FRONT_END.said,)))
 
 
 def call_forward(channel: grpc.Channel) -> Any:

@@ -17,6 +17,7 @@ from bendybus.client import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBus
 from bendybus.client.management import ServiceBusAdministrationClient
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
 from bendybus.wire import statuses
+from bendybus.wire.contract_versions import CLIENT
 from tests.integration.test_command_line import rows, run
 from tests.integration.test_sessions import LONG, accept, send
 
@@ -227,7 +228,7 @@ def test_a_stream_whose_session_is_closed_ends_when_its_client_half_closes(
     with grpc.insecure_channel(bus.front_end_address) as channel:
         stub = receiver_pb2_grpc.ReceiverServiceStub(channel)
         answers: list[Any] = []
-        for each in stub.ReceiveStream(said(), timeout=10):
+        for each in stub.ReceiveStream(said(), timeout=10, metadata=(CLIENT.said,)):
             answers.append(each)
             opened.set()
 

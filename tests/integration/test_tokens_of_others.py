@@ -19,6 +19,7 @@ from bendybus.frontend.listeners import grpc_methods
 from bendybus.frontend.security.authenticator import RULES
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc, transaction_pb2, transaction_pb2_grpc
 from bendybus.wire import statuses
+from bendybus.wire.contract_versions import CLIENT
 from tests.integration.test_sessions import accept, bodies, send
 
 Frame = receiver_pb2.ReceiveStreamRequest
@@ -55,7 +56,7 @@ class Thief:
             done.wait(30)
 
         answers: list[Any] = []
-        call = self.receiver.ReceiveStream(said(), timeout=30)
+        call = self.receiver.ReceiveStream(said(), timeout=30, metadata=(CLIENT.said,))
         try:
             for each in call:
                 answers += [each, *each.further]

@@ -31,6 +31,7 @@ from bendybus.partition_server import server
 from bendybus.partition_server.settings import Settings as PartitionSettings
 from bendybus.v1 import message_pb2
 from bendybus.wire import catalogue
+from bendybus.wire.contract_versions import OPERATOR
 from tests.operator.memory_api import Body, MemoryKubernetesApi
 from tests.ports import free_port
 
@@ -263,14 +264,18 @@ class Cluster:
         async with grpc.aio.insecure_channel(self.address(bus, index)) as channel:
             stub = entity_pb2_grpc.EntityServiceStub(channel)
             async for response in stub.WatchEntities(
-                entity_pb2.WatchEntitiesRequest(partition=index), timeout=WITHIN_S
+                catalogue.watch_request(OPERATOR, index), timeout=WITHIN_S
             ):
-                return {entity.name: entity for entity in catalogue.entries_of(response)}
+                return {
+                    entity.name: entity
+                    for entity in catalogue.entries_of(response, lambda key: None)
+                }
         raise AssertionError("the partition told nothing")
 
     async def commit(self, bus: ObjectKey, action: Any, name: str, **fields: Any) -> None:
         """Have the registrar change an entity, as somebody beside the operator does."""
-        request = entity_pb2.CommitEntityRequest(action=action, name=name, **fields)
+        kind = fields.pop("kind", entity_pb2.ENTITY_KIND_QUEUE)
+        request = entity_pb2.CommitEntityRequest(action=action, name=name, kind=kind, **fields)
         async with grpc.aio.insecure_channel(self.address(bus, 0)) as channel:
             await entity_pb2_grpc.EntityServiceStub(channel).CommitEntity(request, timeout=WITHIN_S)
 

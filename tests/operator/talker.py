@@ -12,6 +12,7 @@ from bendybus.domain.limits import Tier
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.operator.decisions.storage import Identity
 from bendybus.wire import entities
+from bendybus.wire.contract_versions import OPERATOR
 from tests.operator.manifests import entry, queue
 
 IDENTITY = Identity("bus-1", Tier.PREMIUM, 2)
@@ -30,7 +31,7 @@ def fingerprint(**facts: Any) -> entity_pb2.Fingerprint:
 def snapshot(*found: entity_pb2.Entity, **facts: Any) -> bytes:
     """Return a whole catalogue."""
     return entity_pb2.WatchEntitiesResponse(
-        fingerprint=fingerprint(**facts), entities=found, snapshot=True
+        fingerprint=fingerprint(**facts), entities=found, snapshot=True, contract=OPERATOR.number
     ).SerializeToString()
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import QueueDescription, TopicDescription
 from bendybus.domain.errors import InvalidArgument, PartitionUnavailable
 from bendybus.domain.limits import Tier
 from bendybus.internal.v1 import entity_pb2
@@ -17,8 +16,6 @@ from tests.operator.manifests import BUS, entry, subscription, topic
 from tests.operator.manifests import queue as queue_view
 from tests.operator.talker import IDENTITY
 
-ALL = frozenset(EntityKind)
-
 
 class Link:
     """A partition that takes every copy, and commits what a test says."""
@@ -26,8 +23,7 @@ class Link:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.reachable = True
-        self.entity_kinds = ALL
-        self.knows_sessions = True
+        self.refusal = ""
         self.pulls = False
         self.copied: list[list[str]] = []
         self.committed: Entity | None = None
@@ -178,26 +174,6 @@ async def test_a_registrar_that_does_not_show_a_change_is_asked_again_later() ->
         )
 
     assert other.copied == []
-
-
-async def test_a_partition_of_an_earlier_version_gets_no_topic() -> None:
-    link, (_, other) = linked()
-    other.entity_kinds = frozenset({EntityKind.QUEUE})
-
-    link.catalogue(0, header(0), [of_sales("a", 2), sales(3)], snapshot=False)
-    await link.catch_up()
-
-    assert other.copied == []
-    assert link.outdated(TopicDescription()) == [1]
-    assert link.outdated(QueueDescription()) == []
-
-
-async def test_a_queue_with_sessions_waits_for_partitions_that_know_them() -> None:
-    link, (_, other) = linked()
-    other.knows_sessions = False
-
-    assert link.outdated(QueueDescription(requires_session=True)) == [1]
-    assert link.outdated(QueueDescription()) == []
 
 
 @pytest.mark.requirement("R264")

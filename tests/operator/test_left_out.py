@@ -6,6 +6,7 @@ import pytest
 
 from bendybus.domain import authorization_rules
 from bendybus.domain.entity_settings import QueueDescription, SubscriptionDescription
+from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import FalseFilter, Rule
 from bendybus.operator.decisions import plan
 from bendybus.operator.decisions.plan import Step
@@ -16,7 +17,7 @@ from tests.operator.manifests import bus, entry, queue, subscription
 def test_rules_that_clients_made_of_a_subscription_stay() -> None:
     view = subscription()
     kept = (Rule("mine", FalseFilter()),)
-    description = SubscriptionDescription(rules=kept)
+    description = SubscriptionDescription(rules=rule_set.of(kept))
 
     as_it_is = plan.decide(view, bus(), entry(view, description=description))
     other = subscription(maxDeliveryCount=3)

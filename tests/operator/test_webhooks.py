@@ -279,7 +279,8 @@ def family(*subscriptions: EntityView) -> bytes:
     """Return a catalogue with the topic `sales` and these subscriptions."""
     header = fingerprint()
     entries = [entry(topic()), *(entry(each) for each in subscriptions)]
-    return catalogue.watch_response(header, entries, snapshot=True).SerializeToString()
+    [response] = catalogue.watch_responses(header, entries, snapshot=True)
+    return response.SerializeToString()
 
 
 @pytest.mark.requirement("R135")

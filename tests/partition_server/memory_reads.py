@@ -15,7 +15,7 @@ from bendybus.partition_server.store.records import (
     SessionState,
     State,
 )
-from bendybus.partition_server.store.store import FORGOTTEN_A_COMMIT, MessageRun
+from bendybus.partition_server.store.store import FORGOTTEN_A_COMMIT, Head, MessageRun
 
 
 class MemorySessions:
@@ -28,16 +28,18 @@ class MemorySessions:
 
     def rows(
         self, slot: int, session_id: str, after: int, limit: int, size_limit: int, expired_ms: int
-    ) -> list[Row]:
-        """See SessionReads."""
+    ) -> tuple[list[Row], int | None]:
+        """See SessionReads; passes over any number of rows."""
         active = (row for row in self._active(slot, expired_ms) if row.session_id == session_id)
-        found = (self._bodies.resolved(row) for row in active if row.counter > after)
-        return bounded(found, limit, size_limit)
+        following = [self._bodies.resolved(row) for row in active if row.counter > after]
+        found = bounded(following, limit, size_limit)
+        full = len(found) == limit or sum(row.delivered_bytes() for row in found) >= size_limit
+        return found, found[-1].counter if found and full else None
 
-    def head(self, slot: int, session_id: str, expired_ms: int) -> int | None:
-        """See SessionReads."""
-        found = self.rows(slot, session_id, 0, 1, 1, expired_ms)
-        return found[0].counter if found else None
+    def head(self, slot: int, session_id: str, after: int, expired_ms: int) -> Head | None:
+        """See SessionReads; passes over any number of rows."""
+        found, _ = self.rows(slot, session_id, after, 1, 1, expired_ms)
+        return Head(found[0].counter, alive=True) if found else None
 
     def discover(
         self, slot: int, after: int, through: int, limit: int, expired_ms: int

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bendybus.domain import bounds
+from bendybus.domain import bounds, errors
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.partition_server.broker.partition import Partition
-from bendybus.partition_server.service import conversions, frames
+from bendybus.partition_server.service import conversions, counting, frames
 from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.store.records import Changes, Row, SlotState, row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
@@ -58,11 +58,9 @@ def still_serves(driver: Driver) -> None:
         driver.settle(Disposition.COMPLETE, *[token for _, token in pairs])
         found += [row.payload for row, _ in pairs]
         delivery = answers.Delivery(0, [row for row, _ in pairs])
-        conversions.delivery_to_proto(delivery, partition=0, heads=True)
+        conversions.delivery_to_proto(delivery, partition=0)
     assert b"sentinel" in found, number
-    conversions.delivery_to_proto(
-        answers.Delivery(0, driver.peek(count=1_000)), partition=0, heads=True
-    )
+    conversions.delivery_to_proto(answers.Delivery(0, driver.peek(count=1_000)), partition=0)
 
 
 def run(driver: Driver, make: Any) -> None:
@@ -269,16 +267,10 @@ def test_a_number_with_more_bits_than_a_counter_names_no_message_of_another_queu
     store.close()
 
 
-def test_counts_are_asked_of_no_more_entities_than_a_namespace_has(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path, fingerprint())
-    driver = Driver(store)
-    driver.create()
-    uid = driver.ref().uid
+def test_counts_are_asked_of_no_more_entities_than_a_namespace_has() -> None:
+    next(counting.of_entities(["a"] * bounds.UIDS_A_CALL_MAX))
 
-    [most] = driver.run(commands.Counts("t", [uid] * bounds.UIDS_A_CALL_MAX))
-    [answer] = driver.run(commands.Counts("t", [uid] * (bounds.UIDS_A_CALL_MAX + 1)))
+    with pytest.raises(errors.InvalidArgument) as refused:
+        next(counting.of_entities(["a"] * (bounds.UIDS_A_CALL_MAX + 1)))
 
-    assert len(most) == bounds.UIDS_A_CALL_MAX
-    assert isinstance(answer, answers.Failed)
-    assert answer.error.metadata["field"] == "uids"
-    store.close()
+    assert refused.value.metadata["field"] == "uids"

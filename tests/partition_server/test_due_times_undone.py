@@ -8,8 +8,8 @@ from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition as D
 from bendybus.domain.message_state import EVERY_STATE
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.broker.rule_table import AFTER_COMMIT
 from bendybus.partition_server.broker.rule_table import COMMANDS as RULES
-from bendybus.partition_server.broker.rule_table import Phase
 from bendybus.partition_server.rules import expire
 from bendybus.partition_server.state import budget
 from bendybus.partition_server.state.answers import SessionResult
@@ -141,7 +141,7 @@ def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_scenarios_have_every_command_that_decides() -> None:
-    decided = {kind for kind, rule in RULES.items() if rule.phase is not Phase.AFTER}
+    decided = {kind for kind, rule in RULES.items() if rule.phase not in AFTER_COMMIT}
 
     tried = {type(made(scenario)[1].target) for scenario in COMMANDS.values()}
 
@@ -166,7 +166,7 @@ def test_the_scenarios_have_every_kind_of_sweep(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("scenario", COMMANDS.values(), ids=COMMANDS)
 def test_a_command_whose_commit_found_no_room_changes_no_due_time(scenario: Scenario) -> None:
     driver, plan = made(scenario)
-    if RULES[type(plan.target)].phase is Phase.AFTER:
+    if RULES[type(plan.target)].phase in AFTER_COMMIT:
         return
     driver.partition.state.begin_turn()
     before = due_times(driver.partition.state)

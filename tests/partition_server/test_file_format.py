@@ -113,7 +113,7 @@ def check_served(folder: Path) -> None:
     driver = Driver(store)
 
     state = driver.partition.state
-    assert len(state.queues.uids()) == QUEUES
+    assert len(state.queues.uids_after("", QUEUES + 1)) == QUEUES
     for number in range(QUEUES):
         uid = entity(number).uid
         for sub_queue, slot in (

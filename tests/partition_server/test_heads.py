@@ -156,18 +156,14 @@ def test_a_repeat_stores_what_is_new_with_its_head(queue: Driver) -> None:
     assert [content(row) for row in queue.peek(count=9)] == [(1, b"h", b"a"), (1, b"i", b"b")]
 
 
-def test_a_caller_that_reads_no_heads_gets_whole_messages(queue: Driver) -> None:
+def test_messages_are_delivered_in_the_form_in_which_they_came(queue: Driver) -> None:
     send_both(queue)
     delivery = answers.Delivery(0, queue.peek(count=10))
 
-    split = conversions.delivery_to_proto(delivery, partition=0, heads=True)
-    whole = conversions.delivery_to_proto(delivery, partition=0, heads=False)
+    split = conversions.delivery_to_proto(delivery, partition=0)
 
     assert (list(split.messages), list(split.heads)) == ([BODY, b"whole"], [HEAD, b""])
     assert list(split.formats) == [1, 0]
-    assert list(whole.messages) == [HEAD + BODY, b"whole"]
-    assert not whole.heads
-    assert not whole.formats
 
 
 @pytest.mark.parametrize("format_", [-1, 2**32 - 1, 2**32, 2**62])
@@ -178,6 +174,6 @@ def test_a_format_that_no_version_wrote_is_delivered_as_one_that_is_not_known(
     rows = [row._replace(format=format_) for row in queue.peek(count=10)]
 
     delivery = answers.Delivery(0, rows)
-    batch = conversions.delivery_to_proto(delivery, partition=0, heads=True)
+    batch = conversions.delivery_to_proto(delivery, partition=0)
 
     assert list(batch.formats) == [2**32 - 1] * 2

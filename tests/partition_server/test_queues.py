@@ -74,7 +74,8 @@ def test_an_entity_of_other_partitions_has_no_queue_here() -> None:
     found.ensure(elsewhere, 0)
 
     assert found.of("uid-a", SubQueue.MAIN) is None
-    assert not found.uids()
+    assert not found.has("uid-a")
+    assert not found.uids_after("", 1)
 
 
 def test_when_all_numbers_were_used_a_free_one_is_found() -> None:

@@ -26,7 +26,7 @@ def command(**kind: Any) -> Any:
 
 def frame(value: Any) -> partition_pb2.DeliverFramesResponse:
     """Return the frame of an answer."""
-    return frames.response(value, cast(Any, SimpleNamespace(index=1)), heads=True)
+    return frames.response(value, cast(Any, SimpleNamespace(index=1)))
 
 
 def test_an_accept_is_by_name_or_for_any_session() -> None:

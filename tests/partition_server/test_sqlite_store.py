@@ -230,7 +230,6 @@ def test_every_query_has_one_caller() -> None:
         "forward_forget_sources_at": 2,
         "read_header": 2,
         "session_places": 2,
-        "session_with_state": 2,
         "write_mark": 3,
     }
 

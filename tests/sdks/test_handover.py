@@ -2,7 +2,6 @@
 docs/internals/decisions/20261128-a-connection-ends-without-a-word.md.
 """
 
-import itertools
 import json
 import subprocess
 import time
@@ -11,9 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.integration.amqp import AmqpBus
-from tests.integration.balancer import Balancer
 from tests.sdks.programs import PROGRAMS, Program
+from tests.sdks.replaced_bus import ReplacedBus
 
 LOADED_S: Final = 30.0
 REPLACEMENTS: Final = 4
@@ -23,38 +21,36 @@ KINDS: Final = ("load", "later")
 SHOWN: Final = {"java": {"schedule", "peek"}}
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "tls"])
+def answers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Any]:
     """What each program saw while the front ends of all of them were replaced."""
     for program in PROGRAMS:
         program.built()
-    bus = AmqpBus(tmp_path_factory.mktemp("bus"), partitions=2)
-    with bus.administration() as administration:
-        for program, kind in itertools.product(PROGRAMS, KINDS):
-            administration.create_queue(f"{kind}-{program.sdk}")
-    with Balancer(bus.amqp_address) as balancer:
-        text = bus.connection_string.replace(bus.front_end_address, balancer.address)
-        processes = {program.sdk: started(program, text) for program in PROGRAMS}
-        try:
-            for _ in range(REPLACEMENTS):
-                time.sleep(LOADED_S / (REPLACEMENTS + 2))
-                old = bus.front_end
-                balancer.target = bus.start_another_front_end()
-                old.terminate()
-            return {sdk: answer_of(process) for sdk, process in processes.items()}
-        finally:
-            for process in processes.values():
-                with process:
-                    process.kill()
-            bus.end()
+    bus = ReplacedBus(tmp_path_factory.mktemp("bus"), tls=request.param)
+    processes: dict[str, subprocess.Popen[str]] = {}
+    try:
+        bus.create_queues([f"{kind}-{each.sdk}" for each in PROGRAMS for kind in KINDS])
+        for program in PROGRAMS:
+            processes[program.sdk] = started(program, bus)
+        for _ in range(REPLACEMENTS):
+            time.sleep(LOADED_S / (REPLACEMENTS + 2))
+            bus.replace_front_end()
+        return {sdk: answer_of(process) for sdk, process in processes.items()}
+    finally:
+        for process in processes.values():
+            with process:
+                process.kill()
+        bus.end()
 
 
-def started(program: Program, connection_string: str) -> "subprocess.Popen[str]":
-    process = program.opened(program.handover, "")
+def started(program: Program, bus: ReplacedBus) -> "subprocess.Popen[str]":
+    process = program.opened(program.handover, bus.ca_file)
     assert process.stdin is not None
     queues = {kind: f"{kind}-{program.sdk}" for kind in KINDS}
     times = {"seconds": LOADED_S, "rest": REST_S}
-    process.stdin.write(json.dumps({"connection": connection_string, **queues, **times}))
+    process.stdin.write(json.dumps({"connection": bus.connection_string, **queues, **times}))
     process.stdin.close()
     return process
 

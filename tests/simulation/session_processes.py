@@ -11,9 +11,9 @@ from typing import Any
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
-from bendybus.frontend.core.flow_control import FlowControl
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.flow_control import FlowControl
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.sessions import SessionDispatcher
 from bendybus.frontend.core.settle import SettleDispatcher
@@ -26,6 +26,7 @@ from bendybus.partition_server.state.commands import Command, StreamEnded
 from bendybus.partition_server.state.stage import Answer
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import frame_forms
+from bendybus.wire.contract_versions import CLIENT
 from bendybus.wire.streams import ADMITTED
 from tests.simulation.partitions import PARTITIONS, Node, Partitions
 from tests.simulation.wires import Call, gone
@@ -48,7 +49,7 @@ class Served:
     def told(self, value: Any) -> None:
         """Write an answer."""
         thread: Any = SimpleNamespace(index=self.node.index)
-        self.answer(frames.response(value, thread, heads=True))
+        self.answer(frames.response(value, thread))
         if frames.is_outcome(value):
             self.expected -= 1
         if self.expected <= 0:
@@ -96,7 +97,6 @@ class Processes(Partitions):
             partition_pb2.DeliverFramesRequest,
             partition_pb2.DeliverFramesResponse,
         )
-        call.metadata = (frame_forms.READS_MERGED, frame_forms.READS_HEADS)
         self.calls[index] = [each for each in self.calls[index] if not each.broken]
         self.calls[index].append(call)
         return call
@@ -160,14 +160,13 @@ class Way:
     """A front end's way to one partition; see frontend.upstreams.upstream."""
 
     clock_offset_ms = 0
-    knows_sessions = True
 
     def __init__(self, world: Processes, front_end: "SimulatedFrontEnd", index: int) -> None:
         self.partition = index
         self._world = world
         self._front_end = front_end
         self._stream: PartitionStream[Any, Any] = PartitionStream(
-            self._changed, lambda: front_end.deliver_stream_moving(index)
+            self._changed, lambda: front_end.deliver_stream_moving(index), merges=True
         )
         self._open = False
         self.call: Call | None = None
@@ -283,7 +282,7 @@ class SimulatedFrontEnd:
             receiver_pb2.ReceiveStreamRequest,
             receiver_pb2.ReceiveStreamResponse,
         )
-        call.metadata = (ADMITTED, frame_forms.READS_MERGED)
+        call.metadata = (ADMITTED, CLIENT.said)
         self.calls = [each for each in self.calls if not each.broken]
         self.calls.append(call)
         return call
@@ -292,7 +291,7 @@ class SimulatedFrontEnd:
         caller: Any = _Caller()
         front_end: Any = self
         with self._flow.of(f"peer-{next(self._peers)}") as connection, connection.stream() as flow:
-            async with ReceiverStream(front_end, caller, flow, merges=True, heads=True) as stream:
+            async with ReceiverStream(front_end, caller, flow) as stream:
                 reader = asyncio.get_running_loop().create_task(stream.read(requests))
                 self.streams.append(stream)
                 try:

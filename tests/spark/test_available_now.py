@@ -43,7 +43,7 @@ def test_a_run_without_a_partition_that_stays_away_fails_and_names_it(settle: st
     bus.partitions[1].away = True
     query = Query(bus, settle=settle, startingOffsets="earliest", timeout="30s", now=True)
 
-    with pytest.raises(PipelineError, match="left behind: partition 1 is away"):
+    with pytest.raises(PipelineError, match=r"left behind: partition 1 is away \([^.]+\)\. What"):
         query.run()
 
     assert query.read == ["0-1", "0-2"]

@@ -1,4 +1,4 @@
-"""Which messages a batch delete is for: what older servers know, and what they must refuse."""
+"""The messages that a batch delete is for."""
 
 from itertools import chain, combinations
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
-from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE, MessageState
+from bendybus.domain.message_state import EVERY_STATE, MessageState
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import batch_deletes
@@ -28,21 +28,28 @@ def test_states_and_time_are_read_as_they_were_written(
     assert batch_deletes.before_ms(request) == 12_345
 
 
-@pytest.mark.requirement("R196")
 @pytest.mark.parametrize("states", SETS)
-def test_what_older_servers_cannot_do_they_refuse(states: frozenset[MessageState]) -> None:
+def test_a_server_of_0_11_finds_states_and_time_where_it_reads_them(
+    states: frozenset[MessageState],
+) -> None:
     request = receiver_pb2.DeleteMessagesRequest()
     batch_deletes.write(request, states, 12_345)
 
-    known = states in (ACTIVE_ONLY, EVERY_STATE)
-    assert (request.enqueued_before_ms == 12_345) == known
-    assert (request.enqueued_before_ms < 0) != known
+    # It refuses states with any other time.
+    time = request.states_enqueued_before_ms if request.states else request.enqueued_before_ms
+    assert time == 12_345
+    assert (request.enqueued_before_ms == -1) is bool(request.states)
 
 
-def test_what_contradicts_itself_is_refused() -> None:
-    request = receiver_pb2.DeleteMessagesRequest(states=[message_pb2.MESSAGE_STATE_ACTIVE])
-    with pytest.raises(errors.InvalidArgument, match="must be -1 with `states`"):
-        batch_deletes.before_ms(request)
+def test_the_time_is_read_beside_states_too() -> None:
+    request = receiver_pb2.DeleteMessagesRequest(
+        states=[message_pb2.MESSAGE_STATE_ACTIVE], enqueued_before_ms=12_345
+    )
+
+    assert batch_deletes.before_ms(request) == 12_345
+
+
+def test_an_unknown_state_is_refused() -> None:
     unknown = receiver_pb2.DeleteMessagesRequest()
     unknown.states.append(9)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgument, match="active, deferred, scheduled"):

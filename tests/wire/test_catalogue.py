@@ -1,4 +1,4 @@
-"""Entries of topics and subscriptions never reach a peer of 0.4 as queues."""
+"""Entries of the catalogue on their way, between this version and 0.11, too."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bendybus.domain import entity as domain_entity
 from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
@@ -55,13 +54,16 @@ def sent(message: Any) -> Any:
 @given(st.lists(OTHERS | QUEUES))
 def test_a_catalogue_comes_back(descriptions: list[Description]) -> None:
     told = [entry(each) for each in descriptions]
-    response = sent(catalogue.watch_response(entity_pb2.Fingerprint(), told, snapshot=True))
+    [made] = catalogue.watch_responses(entity_pb2.Fingerprint(), told, snapshot=True)
+    response = sent(made)
 
-    found = catalogue.entries_of(response)
+    found = catalogue.entries_of(response, lambda key: None)
 
-    # Queues first: where peers of 0.4 look for entries.
+    # Queues first: an operator of 0.11 takes other kinds only from `others`.
     assert found == sorted(told, key=lambda each: each.kind is not EntityKind.QUEUE)
-    assert catalogue.kinds_of(response) == frozenset(EntityKind)
+    assert [entities.entity_from_proto(each).kind for each in response.entities] == [
+        EntityKind.QUEUE for each in told if each.kind is EntityKind.QUEUE
+    ]
 
 
 @given(OTHERS | QUEUES)
@@ -75,61 +77,37 @@ def test_a_copy_and_a_commit_come_back(description: Description) -> None:
     assert catalogue.commit_asked(request) == (entity.kind, entity.name, changes)
 
 
-# A peer of 0.4 reads `entities`, `entity`, `name` and `queue`.
+@given(OTHERS | QUEUES)
+def test_a_registrar_of_0_11_finds_the_name_where_it_reads_it(description: Description) -> None:
+    request = catalogue.commit_request(description.kind, "t", {})
+
+    is_queue = description.kind is EntityKind.QUEUE
+    assert (request.name if is_queue else request.other_name) == "t"
 
 
-@pytest.mark.requirement("R87")
-@given(OTHERS)
-def test_a_watcher_of_0_4_sees_no_topics(description: Description) -> None:
-    told = [entry(QueueDescription()), entry(description)]
-    response = catalogue.watch_response(entity_pb2.Fingerprint(), told, snapshot=True)
+@given(OTHERS | QUEUES)
+def test_what_0_11_writes_is_read(description: Description) -> None:
+    proto = entities.entity_to_proto(entry(description))
+    is_queue = description.kind is EntityKind.QUEUE
+    kind = entities.kind_to_proto(description.kind)
+    commit = entity_pb2.CommitEntityRequest(kind=kind)
+    setattr(commit, "name" if is_queue else "other_name", "t")
+    committed = entity_pb2.CommitEntityResponse(**{"entity" if is_queue else "other": proto})
+    copy = entity_pb2.ApplyEntityRequest(
+        entity=proto if is_queue else None, others=() if is_queue else [proto]
+    )
 
-    assert [entities.entity_from_proto(each) for each in response.entities] == told[:1]
-
-
-@pytest.mark.requirement("R87")
-@given(OTHERS)
-def test_a_partition_of_0_4_refuses_a_copy_of_a_topic(description: Description) -> None:
-    request = catalogue.apply_request(3, [entry(description)])
-
-    with pytest.raises(InvalidArgument, match="entityName"):
-        # What it does: take the entry, then check its name.
-        domain_entity.check_entry(entities.entity_from_proto(request.entity))
-
-
-@pytest.mark.requirement("R87")
-@given(OTHERS)
-def test_a_registrar_of_0_4_refuses_to_make_a_topic(description: Description) -> None:
-    changes = entities.description_changes(entities.description_to_proto(description))
-    request = catalogue.commit_request(description.kind, "t", changes)
-
-    assert (request.name, request.HasField("queue")) == ("", False)
-    with pytest.raises(InvalidArgument, match="entityName"):
-        domain_entity.check_name(request.name)
-
-
-@pytest.mark.requirement("R87")
-def test_a_partition_of_0_4_can_keep_queues_only() -> None:
-    assert catalogue.kinds_of(entity_pb2.WatchEntitiesResponse()) == {EntityKind.QUEUE}
-
-
-def test_requests_of_0_4_are_about_queues() -> None:
-    commit = entity_pb2.CommitEntityRequest(name="q")
-    commit.queue.max_delivery_count = 3
-    copy = entity_pb2.ApplyEntityRequest()
-    copy.entity.CopyFrom(entities.entity_to_proto(entry(QueueDescription())))
-    copy.entity.ClearField("kind")
-
-    assert catalogue.commit_asked(commit) == (EntityKind.QUEUE, "q", {"max_delivery_count": 3})
-    assert catalogue.applied(copy) == [entry(QueueDescription())]
+    assert catalogue.commit_asked(commit) == (description.kind, "t", {})
+    assert catalogue.committed(committed) == entry(description)
+    assert catalogue.applied(copy) == [entry(description)]
 
 
 def test_entries_of_a_later_kind_are_left_out() -> None:
-    response = entity_pb2.WatchEntitiesResponse(kinds=[entity_pb2.ENTITY_KIND_QUEUE, 99])  # type: ignore[list-item]
+    response = entity_pb2.WatchEntitiesResponse()
+    response.entities.add(name="y", kind=99)
     response.others.add(name="x", kind=99)
 
-    assert catalogue.entries_of(response) == []
-    assert catalogue.kinds_of(response) == {EntityKind.QUEUE}
+    assert catalogue.entries_of(response, lambda key: None) == []
 
 
 def test_a_copy_of_too_many_entries_is_refused() -> None:
@@ -138,24 +116,3 @@ def test_a_copy_of_too_many_entries_is_refused() -> None:
 
     with pytest.raises(InvalidArgument, match="others"):
         catalogue.applied(request)
-
-
-@pytest.mark.requirement("R100")
-def test_a_queue_with_sessions_is_not_copied_to_a_peer_of_04_as_one_without() -> None:
-    queue = entry(QueueDescription(requires_session=True))
-
-    request = sent(catalogue.apply_request(3, [queue]))
-
-    assert not request.HasField("entity")
-    assert catalogue.applied(request) == [queue]
-
-
-@pytest.mark.requirement("R100")
-def test_a_front_end_of_04_cannot_create_a_queue_with_sessions() -> None:
-    request = catalogue.commit_request(EntityKind.QUEUE, "q", {"requires_session": True})
-    assert catalogue.commit_asked(sent(request))[2] == {"requires_session": True}
-
-    request.ClearField("kind")
-
-    with pytest.raises(InvalidArgument, match="Finish the upgrade"):
-        catalogue.commit_asked(sent(request))

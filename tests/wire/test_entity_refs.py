@@ -1,4 +1,4 @@
-"""References to queues, also from and to peers of 0.3, which know the dead-letter flag only."""
+"""References to queues."""
 
 import pytest
 
@@ -18,21 +18,6 @@ def test_a_reference_is_read_as_it_was_written(sub_queue: SubQueue) -> None:
 
     assert (proto.uid, proto.generation) == ("uid", 7)
     assert entities.sub_queue_of(proto) is sub_queue
-
-
-@pytest.mark.parametrize("dead_letter", [False, True])
-def test_a_front_end_of_0_3_names_the_sub_queue_by_its_flag(dead_letter: bool) -> None:
-    proto = partition_pb2.EntityRef(uid="uid", generation=7, dead_letter=dead_letter)
-
-    expected = SubQueue.DEAD_LETTER if dead_letter else SubQueue.MAIN
-    assert entities.sub_queue_of(proto) is expected
-
-
-@pytest.mark.parametrize("sub_queue", SubQueue)
-def test_a_partition_of_0_3_reads_the_flag(sub_queue: SubQueue) -> None:
-    proto = entities.ref_to_proto(ENTITY, sub_queue)
-
-    assert proto.dead_letter is (sub_queue is SubQueue.DEAD_LETTER)
 
 
 def test_a_sub_queue_of_a_later_version_is_refused_and_never_taken_for_another() -> None:

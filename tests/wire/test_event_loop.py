@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import sys
 import types
 
@@ -29,7 +30,7 @@ def test_without_uvloop_it_is_the_loop_of_asyncio(monkeypatch: pytest.MonkeyPatc
     # None in sys.modules: what is not installed.
     monkeypatch.setitem(sys.modules, "uvloop", None)
 
-    assert event_loop.factory() is asyncio.new_event_loop
+    assert kind() is asyncio.SelectorEventLoop
     assert event_loop.name().startswith("asyncio of Python 3.")
 
 
@@ -37,7 +38,7 @@ def test_without_uvloop_it_is_the_loop_of_asyncio(monkeypatch: pytest.MonkeyPatc
 def test_with_uvloop_it_is_that_one_and_the_policy_stays() -> None:
     policy = asyncio.get_event_loop_policy()
 
-    assert event_loop.factory() is asyncio.SelectorEventLoop
+    assert kind() is asyncio.SelectorEventLoop
     assert event_loop.name() == "uvloop 0.21.0"
     assert asyncio.get_event_loop_policy() is policy
 
@@ -46,7 +47,7 @@ def test_with_uvloop_it_is_that_one_and_the_policy_stays() -> None:
 def test_it_can_be_done_without_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(event_loop.VARIABLE, " AsyncIO ")
 
-    assert event_loop.factory() is asyncio.new_event_loop
+    assert kind() is asyncio.SelectorEventLoop
 
 
 def test_what_the_environment_names_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,3 +80,41 @@ def test_a_server_runs_to_its_end_and_logs_its_loop(caplog: pytest.LogCaptureFix
     assert done
     assert done[0].is_closed()
     assert caplog.messages == [f"event loop: {event_loop.name()}"]
+
+
+def kind() -> type[asyncio.AbstractEventLoop]:
+    """Return the kind of the loops that are made."""
+    loop = event_loop.factory()()
+    loop.close()
+    return type(loop)
+
+
+class PollerCompletionQueue:
+    """As gRPC's: it is woken by a byte for each operation, and handles all of them."""
+
+    def __init__(self, woken: socket.socket) -> None:
+        self._woken = woken
+        self.handled = 0
+
+    def _handle_events(self) -> None:
+        assert self._woken.recv(1)
+        self.handled += 1
+
+
+@pytest.mark.requirement("R634")
+def test_all_wake_ups_of_grpc_are_read_in_one_iteration() -> None:
+    woken, waker = socket.socketpair()
+    woken.setblocking(False)
+    queue = PollerCompletionQueue(woken)
+
+    async def run() -> None:
+        asyncio.get_running_loop().add_reader(woken, queue._handle_events)
+        waker.send(b"x" * 200)
+        await asyncio.sleep(0.05)
+
+    with woken, waker, asyncio.Runner(loop_factory=event_loop.factory()) as runner:
+        runner.run(run())
+        with pytest.raises(BlockingIOError):
+            woken.recv(1)
+
+    assert queue.handled == 1

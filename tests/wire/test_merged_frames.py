@@ -47,8 +47,3 @@ def test_parts_of_parts_are_refused() -> None:
 
     with pytest.raises(InvalidArgument, match="must not have parts"):
         list(frame_forms.parts(frame))
-
-
-@pytest.mark.parametrize("metadata", [None, (), (("bendybus-admitted", "1"),)])
-def test_who_does_not_say_so_reads_no_merged_frames(metadata: object) -> None:
-    assert not frame_forms.merged_read_by(metadata)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from bendybus.domain import errors, limits
-from bendybus.domain.filters import rule_set
+from bendybus.domain.filters import rule_json
 from bendybus.domain.filters.rule import CorrelationFilter, Rule
 from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.filters.values import Timestamp
@@ -24,8 +24,8 @@ def test_a_rule_comes_back(rule: Rule) -> None:
     found = entities.rule_from_proto(sent)
 
     # Fields of a map have no order; 1, 1.0 and true are not the same here.
-    assert json.dumps(rule_set.rule_to_json(found), sort_keys=True) == json.dumps(
-        rule_set.rule_to_json(rule), sort_keys=True
+    assert json.dumps(rule_json.rule_to_json(found), sort_keys=True) == json.dumps(
+        rule_json.rule_to_json(rule), sort_keys=True
     )
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.requirement("R586")
     "host",
     [
         None, "localhost", "LOCALHOST:5300", "localhost.", "bus.localhost:80", "127.0.0.1:5300",
-        "127.8.9.1", "[::1]:5300", "emulator:5300",
+        "127.8.9.1", "[::1]:5300", "emulator:5300", "[::ffff:127.0.0.1]:80",
     ],
 )  # fmt: skip
 def test_names_of_this_machine_and_given_ones_are_known(host: str | None) -> None:
@@ -88,3 +88,22 @@ def test_an_application_is_not_asked_by_a_foreign_page(origin: str | None, statu
 
     assert said == [status]
     assert (list(answer) == [b"figures"]) is (origin is None)
+
+
+def test_a_given_name_may_have_a_port_or_a_scheme() -> None:
+    names = web_origin.given_names(["bus.lan:31300", " https://Shop.lan ", "[::2]:80", "plain", ""])
+
+    assert names == {"bus.lan", "shop.lan", "::2", "plain"}
+    assert web_origin.refusal("bus.lan:31300", "https://shop.lan", names) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "told"),
+    [
+        ("bus.lan:31300", None, "with the host name 'bus.lan' in BENDYBUS_HOST_NAMES"),
+        ("localhost", "https://shop.lan:8443", "with the host name 'shop.lan' in"),
+        ("localhost", "null", "with its host name in"),
+    ],
+)
+def test_what_to_set_is_told_as_it_would_work(host: str, origin: str | None, told: str) -> None:
+    assert told in (web_origin.refusal(host, origin, ()) or "")

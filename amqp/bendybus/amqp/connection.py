@@ -39,6 +39,9 @@ from bendybus.amqp.session import INCOMING_WINDOW, OUTGOING_WINDOW, Session, err
 OPENING_FRAME_SIZE: Final = 4 * 1024
 ANONYMOUS: Final = "ANONYMOUS"
 SASL_OK: Final = 0
+# Events that callers collect and process together. Of several flows of a link, the last one counts:
+# a drain that is taken back in the same bytes is none.
+_CHEAP: Final = (events.Delivered, events.Disposed, events.CreditChanged)
 SASL_AUTH: Final = 1
 
 
@@ -82,6 +85,10 @@ def _always(size_bytes: int) -> bool:
     return True
 
 
+def _never() -> bool:
+    return False
+
+
 def _ignored(size_bytes: int) -> None:
     pass
 
@@ -122,6 +129,8 @@ class Connection:
         # Reserved for a frame that is not complete.
         self._large_bytes = 0
         self._events: list[events.Event] = []
+        # `receive` stopped before all that had come was processed.
+        self.has_input = False
         # By the peer's channel.
         self._sessions: dict[int, Session] = {}
         # Our channels that are free again.
@@ -163,14 +172,24 @@ class Connection:
 
     # In and out
 
-    def receive(self, data: bytes) -> list[events.Event]:
-        """Take bytes of the peer; return the events."""
+    def receive(self, data: bytes, is_over: Callable[[], bool] = _never) -> list[events.Event]:
+        """Take bytes of the peer; return the events.
+
+        With `is_over`, it stops after the frame at which that is true, and after each frame that
+        changes a link: its event may cost the caller more than the frame. While `has_input` is
+        true, call it again with b"".
+        """
+        self.has_input = False
         if self._state is _State.CLOSED:
             return []
         self._reader.feed(data)
         try:
             while self._step():
-                pass
+                if is_over is not _never and (
+                    is_over() or (self._events and type(self._events[-1]) not in _CHEAP)
+                ):
+                    self.has_input = True
+                    break
         except ProtocolError as error:
             self._fail(error)
         found, self._events = self._events, []

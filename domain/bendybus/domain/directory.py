@@ -9,7 +9,7 @@ A change costs as much as there are partitions, never as much as there are entit
 a partition lacks is noted when they come, not looked for.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from bendybus.domain import authorization_rules, bounds, errors, limits, subscription_name
@@ -18,7 +18,6 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
-from bendybus.domain.filters.rule import CorrelationFilter
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.shared_access import Policy
 from bendybus.domain.sub_queue import SubQueue
@@ -306,7 +305,7 @@ class Directory:
             if old is not None:
                 del self._names[old.state][key]
             self._names[entry.state][key] = None
-            self._sorted.clear()
+            self._sort(old, entry)
         self._best[key] = entry
         had = () if old is None else old.description.authorization_rules
         if had != entry.description.authorization_rules:
@@ -322,12 +321,22 @@ class Directory:
             if generations.get(key, 0) < entry.generation:
                 self._behind[partition].add(key)
 
+    def _sort(self, old: Entity | None, entry: Entity) -> None:
+        """Sort an entry into the lists that are kept; a reader of an old list goes on with that."""
+        for listing, names in self._sorted.items():
+            was, is_now = (each is not None and _is_in(listing, each) for each in (old, entry))
+            at = bisect_left(names, entry.key)
+            if was and not is_now:
+                self._sorted[listing] = [*names[:at], *names[at + 1 :]]
+            elif is_now and not was:
+                self._sorted[listing] = [*names[:at], entry.key, *names[at:]]
+
     def _count_filters(self, entry: Entity, sign: int) -> None:
         described = entry.description
         if entry.deleted or not isinstance(described, SubscriptionDescription):
             return
-        correlation = sum(isinstance(rule.filter, CorrelationFilter) for rule in described.rules)
-        sql = len(described.rules) - correlation
+        figures = described.rules.figures
+        correlation, sql = figures.correlation_filters, figures.rules - figures.correlation_filters
         sql_so_far, correlation_so_far = self.filter_counts(entry.topic_key)
         counts = (sql_so_far + sign * sql, correlation_so_far + sign * correlation)
         if any(counts):
@@ -382,6 +391,15 @@ def by_topic(entries: Iterable[Entity]) -> dict[str, list[Entity]]:
     for entry in entries:
         found.setdefault(entry.topic_key, []).append(entry)
     return found
+
+
+def _is_in(listing: tuple[EntityKind, bool], entry: Entity) -> bool:
+    """Return whether an entry is in a list: of a kind, with orphaned ones or without."""
+    kind, with_orphaned = listing
+    listed = entry.state is EntityState.LIVE or (
+        with_orphaned and entry.state is EntityState.ORPHANED
+    )
+    return listed and entry.kind is kind
 
 
 def _kind_of(name: str) -> EntityKind:

@@ -4,7 +4,7 @@ import dataclasses
 import heapq
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -13,6 +13,7 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description, SettingType, SubscriptionDescription
 from bendybus.domain.errors import EntityNotFound, InvalidArgument, InvalidOperation
 from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule_set import RuleSet
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
@@ -26,6 +27,7 @@ _SUB_QUEUES: Final = {
     DEAD_LETTER_SUFFIX.lower(): SubQueue.DEAD_LETTER,
     TRANSFER_DEAD_LETTER_SUFFIX.lower(): SubQueue.TRANSFER_DEAD_LETTER,
 }
+_NO_RULES: Final = RuleSet()
 # A segment of dots alone would be removed from the path of a URL.
 _SEGMENT: Final = r"[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*"
 _NAME: Final = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*\Z")
@@ -222,6 +224,19 @@ def check_kind(entity: Entity, kind: EntityKind) -> None:
             f"there is no {kind} {entity.name!r}: it is a {entity.kind}.",
             metadata={"entity": entity.name, "kind": entity.kind},
         )
+
+
+def rules_of(entity: Entity) -> RuleSet:
+    """Return the rules of a subscription; none of another entity."""
+    described = entity.description
+    return described.rules if isinstance(described, SubscriptionDescription) else _NO_RULES
+
+
+def with_rules(subscription: Entity, rules: RuleSet) -> Entity:
+    """Return a subscription with other rules."""
+    described = subscription.description
+    assert isinstance(described, SubscriptionDescription), subscription
+    return replace(subscription, description=replace(described, rules=rules))
 
 
 def forgettable(count: int, tombstones: Iterable[Entity]) -> list[Entity]:

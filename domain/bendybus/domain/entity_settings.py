@@ -16,7 +16,7 @@ from bendybus.domain import authorization_rules, durations, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import rule_set
-from bendybus.domain.filters.rule import Rule
+from bendybus.domain.filters.rule_set import RuleSet
 from bendybus.domain.limits import Tier
 from bendybus.domain.shared_access import Policy
 
@@ -420,9 +420,8 @@ TABLE: Final = (
         kinds=(_SUBSCRIPTION,),
     ),
 )
-# The version of stored entries with all these settings, and the last version that is not announced.
+# The version of stored entries with all these settings.
 VERSION: Final = max(each.since for each in TABLE)
-VERSION_UNSAID: Final = 3
 BY_NAME: Final[Mapping[str, Setting]] = MappingProxyType({each.name: each for each in TABLE})
 _DEFAULT: Final[Mapping[str, Any]] = {each.name: each.default for each in TABLE}
 
@@ -512,7 +511,7 @@ class SubscriptionDescription:
     forward_dead_lettered_messages_to: str = _DEFAULT["forward_dead_lettered_messages_to"]
     user_metadata: str = _DEFAULT["user_metadata"]
     # Which messages of its topic it takes. Empty: no message.
-    rules: tuple[Rule, ...] = _DEFAULT["rules"]
+    rules: RuleSet = _DEFAULT["rules"]
     enable_batched_operations: bool = _DEFAULT["enable_batched_operations"]
 
     kind: ClassVar = EntityKind.SUBSCRIPTION
@@ -530,6 +529,9 @@ class SubscriptionDescription:
     max_message_size_in_kilobytes: ClassVar[int] = 0
     # Those of its topic are for it, too.
     authorization_rules: ClassVar[tuple[Policy, ...]] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", rule_set.of(self.rules))
 
 
 Description = QueueDescription | TopicDescription | SubscriptionDescription

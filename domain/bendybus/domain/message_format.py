@@ -9,7 +9,7 @@ from typing import Final
 
 from bendybus.domain.errors import InvalidArgument
 
-# A serialised bendybus.v1.Message, whole, in the body; no head. What peers of 0.3 send and stored.
+# A serialised bendybus.v1.Message, whole, in the body; no head.
 WHOLE: Final = 0
 # Head and body are each a serialised bendybus.v1.Message; concatenated they are a WHOLE.
 SPLIT: Final = 1

@@ -9,8 +9,9 @@ import grpc
 from prometheus_client import start_http_server
 
 from bendybus.domain import limits
-from bendybus.frontend.core import call_ledger, manage
+from bendybus.frontend.core import manage
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota import bounds
 from bendybus.frontend.listeners import beside_grpc, client_streams
 from bendybus.frontend.listeners.beside_grpc import BesideGrpc
 from bendybus.frontend.listeners.call_gate import CallGate
@@ -48,7 +49,7 @@ FLUSH_S: Final = 2.0
 # Long enough for every partition to be tried once; then the port opens with those that answer.
 FIRST_CONTACT_S: Final = 5.0
 # Calls under way, streams among them: more are refused by gRPC.
-CALLS_MAX: Final = call_ledger.CALLS_MAX + client_streams.STREAMS_MAX
+CALLS_MAX: Final = bounds.CALLS.all + bounds.STREAMS.all
 # At the end: how long load balancers may take to stop sending new connections here.
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0
@@ -73,7 +74,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         entities=front_end.directory,
     )
     front_end.metrics.count_refusals(authenticator.refusals)
-    streams = ClientStreams(authenticator, settings.max_connection_age_s)
+    streams = ClientStreams(authenticator, settings.max_connection_age_s, quota=front_end.quota)
     health = Health()
     server = _server(settings, authenticator, health, front_end)
     _add_services(server, front_end, streams)
@@ -98,7 +99,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             group.create_task(
                 client_streams.watch_memory(
                     streams,
-                    lambda: front_end.accounted_bytes() + beside.held_bytes(),
+                    front_end.accounted_bytes,
                     _request_bytes(settings),
                 ),
                 name="memory-guard",
@@ -146,7 +147,7 @@ def _server(
 ) -> grpc.aio.Server:
     request_bytes = _request_bytes(settings)
     gate = CallGate(
-        authenticator, health, front_end.calls, front_end.message_bytes_max, request_bytes
+        authenticator, health, front_end.quota, front_end.message_bytes_max, request_bytes
     )
     return grpc.aio.server(
         options=[

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -10,9 +11,9 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from bendybus.partition_server.service import counting
 from bendybus.partition_server.service.hosts import Hosts
 from bendybus.partition_server.state.answers import EntityCounts, Failed
-from bendybus.partition_server.state.commands import Counts
 from bendybus.partition_server.state.figures import (
     COMMIT_BOUNDS_S,
     DECIDE_BOUNDS_S,
@@ -78,10 +79,19 @@ class _PartitionCollector(Collector):
         yield refused
 
     def _counts(self, index: int) -> list[EntityCounts] | None:
-        waiter: Waiter[list[EntityCounts]] = Waiter()
-        if self._hosts.threads[index].submit(Counts(waiter, forwarding=True)):
-            return waiter.value(SCRAPE_TIMEOUT_S)
-        return None
+        thread, until_s = self._hosts.threads[index], time.monotonic() + SCRAPE_TIMEOUT_S
+        steps = counting.of_all(forwarding=True)
+        try:
+            make = next(steps)
+            while True:
+                waiter: Waiter[list[EntityCounts]] = Waiter()
+                asked = thread.submit(make(waiter))
+                step = waiter.value(until_s - time.monotonic()) if asked else None
+                if step is None:
+                    return None
+                make = steps.send(step)
+        except StopIteration as end:
+            return list(end.value)
 
     def _times(self) -> Iterable[Metric]:
         commit = HistogramMetricFamily(
@@ -271,5 +281,5 @@ class Waiter(Generic[Value]):
 
     def value(self, timeout_s: float) -> Value | None:
         """Return the value, None if there is none in time."""
-        self._done.wait(timeout_s)
+        self._done.wait(max(0.0, timeout_s))
         return self._value

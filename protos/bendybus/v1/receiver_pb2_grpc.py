@@ -169,7 +169,7 @@ class ReceiverServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListSessionCounts(self, request, context):
-        """What sessions hold, a page at a time. Front ends of 0.4 do not know it.
+        """What sessions hold, a page at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -57,7 +57,7 @@ class ReceiverServiceStub:
     ListSessions: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionsRequest, _receiver_pb2.ListSessionsResponse]
     """Sessions with active messages or a state, a page at a time."""
     ListSessionCounts: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionCountsRequest, _receiver_pb2.ListSessionCountsResponse]
-    """What sessions hold, a page at a time. Front ends of 0.4 do not know it."""
+    """What sessions hold, a page at a time."""
 
 @_typing.type_check_only
 class ReceiverServiceAsyncStub(ReceiverServiceStub):
@@ -88,7 +88,7 @@ class ReceiverServiceAsyncStub(ReceiverServiceStub):
     ListSessions: _aio.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionsRequest, _receiver_pb2.ListSessionsResponse]  # type: ignore[assignment]
     """Sessions with active messages or a state, a page at a time."""
     ListSessionCounts: _aio.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionCountsRequest, _receiver_pb2.ListSessionCountsResponse]  # type: ignore[assignment]
-    """What sessions hold, a page at a time. Front ends of 0.4 do not know it."""
+    """What sessions hold, a page at a time."""
 
 class ReceiverServiceServicer(metaclass=_abc_1.ABCMeta):
     """Receives from queues (and, later, subscriptions) and their dead-letter sub-queues. An
@@ -182,6 +182,6 @@ class ReceiverServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _receiver_pb2.ListSessionCountsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_receiver_pb2.ListSessionCountsResponse, _abc.Awaitable[_receiver_pb2.ListSessionCountsResponse]]:
-        """What sessions hold, a page at a time. Front ends of 0.4 do not know it."""
+        """What sessions hold, a page at a time."""
 
 def add_ReceiverServiceServicer_to_server(servicer: ReceiverServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -83,7 +83,7 @@ class SenderServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetSendLimits(self, request, context):
-        """What may be sent to an entity. Front ends before 0.7 do not know it: UNIMPLEMENTED.
+        """What may be sent to an entity.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

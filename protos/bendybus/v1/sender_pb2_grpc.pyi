@@ -40,7 +40,7 @@ class SenderServiceStub:
     CancelScheduledMessages: _grpc.UnaryUnaryMultiCallable[_sender_pb2.CancelScheduledMessagesRequest, _sender_pb2.CancelScheduledMessagesResponse]
     """Deletes scheduled messages that are not yet active."""
     GetSendLimits: _grpc.UnaryUnaryMultiCallable[_sender_pb2.GetSendLimitsRequest, _sender_pb2.GetSendLimitsResponse]
-    """What may be sent to an entity. Front ends before 0.7 do not know it: UNIMPLEMENTED."""
+    """What may be sent to an entity."""
 
 @_typing.type_check_only
 class SenderServiceAsyncStub(SenderServiceStub):
@@ -54,7 +54,7 @@ class SenderServiceAsyncStub(SenderServiceStub):
     CancelScheduledMessages: _aio.UnaryUnaryMultiCallable[_sender_pb2.CancelScheduledMessagesRequest, _sender_pb2.CancelScheduledMessagesResponse]  # type: ignore[assignment]
     """Deletes scheduled messages that are not yet active."""
     GetSendLimits: _aio.UnaryUnaryMultiCallable[_sender_pb2.GetSendLimitsRequest, _sender_pb2.GetSendLimitsResponse]  # type: ignore[assignment]
-    """What may be sent to an entity. Front ends before 0.7 do not know it: UNIMPLEMENTED."""
+    """What may be sent to an entity."""
 
 class SenderServiceServicer(metaclass=_abc_1.ABCMeta):
     """Sends messages to queues (and, later, topics)."""
@@ -89,6 +89,6 @@ class SenderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sender_pb2.GetSendLimitsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sender_pb2.GetSendLimitsResponse, _abc.Awaitable[_sender_pb2.GetSendLimitsResponse]]:
-        """What may be sent to an entity. Front ends before 0.7 do not know it: UNIMPLEMENTED."""
+        """What may be sent to an entity."""
 
 def add_SenderServiceServicer_to_server(servicer: SenderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

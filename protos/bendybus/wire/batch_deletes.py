@@ -1,28 +1,24 @@
-"""Which messages a batch delete is for, on both contracts.
-
-Servers before 0.5 know no `states`, and would delete messages in other states. So a request with
-states has a time that they refuse, and its own time in another field.
-"""
+"""The messages that a batch delete is for, on both contracts."""
 
 from collections.abc import Iterable
 from typing import Any, Final
 
-from bendybus.domain import errors, message_state
+from bendybus.domain import message_state
 from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE, MessageState
 
-# What servers before 0.5 refuse as a time.
-REFUSED_MS: Final = -1
+# 0.11 asks for this time beside states, and reads theirs in another field. Goes in 0.13.
+_WITH_STATES_0_11: Final = -1
 
 
 def write(request: Any, states: Iterable[MessageState], before_ms: int) -> None:
-    """Set states and time of a request; what older servers do as well is asked for as before."""
+    """Set states and time of a request."""
     wanted = frozenset(states)
     if wanted in (EVERY_STATE, ACTIVE_ONLY):
         request.include_deferred_and_scheduled = wanted == EVERY_STATE
         request.enqueued_before_ms = before_ms
         return
     request.states.extend(sorted(wanted))
-    request.enqueued_before_ms = REFUSED_MS
+    request.enqueued_before_ms = _WITH_STATES_0_11
     request.states_enqueued_before_ms = before_ms
 
 
@@ -34,12 +30,7 @@ def states(request: Any) -> frozenset[MessageState]:
 
 
 def before_ms(request: Any) -> int:
-    """Return the time of a request; 0: now. Raises InvalidArgument."""
-    if not request.states:
-        return int(request.enqueued_before_ms)
-    if request.enqueued_before_ms != REFUSED_MS:
-        raise errors.InvalidArgument(
-            "enqueued_before_ms",
-            f"must be {REFUSED_MS} with `states`: set states_enqueued_before_ms.",
-        )
-    return int(request.states_enqueued_before_ms)
+    """Return the time of a request; 0: now."""
+    if request.states and request.enqueued_before_ms == _WITH_STATES_0_11:
+        return int(request.states_enqueued_before_ms)
+    return int(request.enqueued_before_ms)

@@ -1,134 +1,215 @@
-"""How entries of the catalogue travel between partitions, front ends and the operator.
+"""How entries of the catalogue travel between partitions, front ends and the operator."""
 
-Peers of 0.4 know queues only, and take whatever stands where entries of queues stand for a queue.
-So topics and subscriptions travel in fields of their own, `others`, which such a peer does not
-read: it does not see them in a catalogue, and refuses a commit or a copy of one, since the field
-that it reads has no name. Copies of session-aware queues travel so, too: such a peer would take one
-for a queue without sessions. A partition says in its catalogue what it can keep.
-"""
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-from bendybus.domain import bounds, entity_settings, limits
-from bendybus.domain.entity import Entity
+from bendybus.domain import bounds, limits
+from bendybus.domain import entity as domain
+from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters.rule_set import RuleChange
+from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule_set import RuleChange, RulesEdit, RuleSet
 from bendybus.internal.v1 import entity_pb2
-from bendybus.wire import entities
+from bendybus.wire import contract_versions, entities
+from bendybus.wire.contract_versions import Contract
+
+_WATCHERS: Final = {
+    contract_versions.FRONT_END: entity_pb2.WATCHER_FRONT_END,
+    contract_versions.OPERATOR: entity_pb2.WATCHER_OPERATOR,
+    contract_versions.PARTITION: entity_pb2.WATCHER_PARTITION,
+}
+# Entries in a part, at most: converting more would keep the loops of both ends for too long.
+PART_ENTRIES_MAX: Final = 250
+_NO_EDITS: Final[Mapping[str, RulesEdit]] = MappingProxyType({})
+_CONTRACTS: Final = {watcher: contract for contract, watcher in _WATCHERS.items()}
 
 
-def watch_response(
+def watch_request(
+    contract: Contract, partition: int, part_bytes: int = 0
+) -> entity_pb2.WatchEntitiesRequest:
+    """Return the request to watch a partition's catalogue, by the caller of a contract.
+
+    `part_bytes`: the largest part of a catalogue that the caller takes; 0: the most there may be.
+    """
+    return entity_pb2.WatchEntitiesRequest(
+        partition=partition,
+        in_parts=True,
+        part_bytes=part_bytes,
+        watcher=_WATCHERS[contract],
+        contract=contract.number,
+    )
+
+
+def watched_under(request: entity_pb2.WatchEntitiesRequest) -> Contract:
+    """Return the contract under which a partition is watched.
+
+    Raises InvalidOperation for a watcher of a version that this one does not work with.
+    """
+    contract = _CONTRACTS.get(request.watcher, contract_versions.FRONT_END)
+    number = contract_versions.number_of(request.contract, as_0_11=request.in_parts)
+    contract.check(number, peer=f"this {contract.caller}", own="the partition")
+    return contract
+
+
+def contract_number(response: entity_pb2.WatchEntitiesResponse) -> int:
+    """Return the number of the contract under which a partition answers its watcher."""
+    as_0_11 = bool(response.settings_version)
+    return contract_versions.number_of(response.contract, as_0_11=as_0_11)
+
+
+def reads_edits(request: entity_pb2.WatchEntitiesRequest) -> bool:
+    """Whether a watcher takes edits of rules instead of all rules; one of 0.11 does not."""
+    return request.contract > 1 and request.watcher != entity_pb2.WATCHER_OPERATOR
+
+
+def watch_responses(
     fingerprint: entity_pb2.Fingerprint,
     changed: Iterable[Entity],
     *,
     snapshot: bool,
     pulls: bool = False,
-) -> entity_pb2.WatchEntitiesResponse:
-    """Return entries as a partition tells them to its watchers.
-
-    `pulls`: it takes what it lacks from the registrar by itself.
-    """
-    response = entity_pb2.WatchEntitiesResponse(
-        fingerprint=fingerprint,
-        snapshot=snapshot,
-        kinds=[entities.kind_to_proto(kind) for kind in EntityKind],
-        knows_sessions=True,
-        knows_delays=True,
-        pulls=pulls,
-        settings_version=entity_settings.VERSION,
-    )
-    for entity in changed:
-        into = response.entities if entity.kind is EntityKind.QUEUE else response.others
-        into.append(entities.entity_to_proto(entity))
-    return response
-
-
-def parts(
-    response: entity_pb2.WatchEntitiesResponse, part_bytes: int = 0
+    contract: Contract = contract_versions.FRONT_END,
+    edits: Mapping[str, RulesEdit] = _NO_EDITS,
+    part_bytes: int = 0,
 ) -> Iterator[entity_pb2.WatchEntitiesResponse]:
-    """Divide an answer that is larger than a reader may take; mostly it is one part itself.
+    """Yield entries as a partition tells them to a watcher: in parts, queues first; mostly one.
 
-    `part_bytes`: what the reader asks for; 0: the most there may be.
+    `pulls`: it takes what it lacks from the registrar by itself. `contract`: with the watcher.
+    `edits`: of the rules of subscriptions, by key. `part_bytes`:
+    the largest part that the watcher takes, unless one entry is larger; 0: the most there may be.
     """
     part_bytes = min(part_bytes or limits.CATALOGUE_PART_BYTES, limits.CATALOGUE_PART_BYTES)
-    if response.ByteSize() <= part_bytes:
-        yield response
-        return
-    part, size_bytes = _empty(response, snapshot=response.snapshot), 0
-    for field in ("entities", "others"):
-        for each in getattr(response, field):
-            more_bytes = each.ByteSize()
-            if size_bytes and size_bytes + more_bytes > part_bytes:
-                part.more = response.snapshot
-                yield part
-                part, size_bytes = _empty(response, snapshot=False), 0
-            getattr(part, field).append(each)
-            size_bytes += more_bytes
+
+    def empty(*, first: bool = False) -> entity_pb2.WatchEntitiesResponse:
+        return entity_pb2.WatchEntitiesResponse(
+            fingerprint=fingerprint,
+            snapshot=snapshot and first,
+            pulls=pulls,
+            contract=contract.number,
+            **contract_versions.WATCHED_0_11,
+        )
+
+    part, count, size_bytes = empty(first=True), 0, 0
+    for entity in sorted(changed, key=lambda each: each.kind is not EntityKind.QUEUE):
+        field, proto = _told(entity, edits)
+        more_bytes = proto.ByteSize()
+        if count == PART_ENTRIES_MAX or (count and size_bytes + more_bytes > part_bytes):
+            part.more = snapshot
+            yield part
+            part, count, size_bytes = empty(), 0, 0
+        getattr(part, field).append(proto)
+        count, size_bytes = count + 1, size_bytes + more_bytes
     yield part
 
 
-def _empty(
-    response: entity_pb2.WatchEntitiesResponse, *, snapshot: bool
-) -> entity_pb2.WatchEntitiesResponse:
-    """Return an answer without entries."""
-    return entity_pb2.WatchEntitiesResponse(
-        fingerprint=response.fingerprint,
-        snapshot=snapshot,
-        kinds=response.kinds,
-        knows_sessions=response.knows_sessions,
-        knows_delays=response.knows_delays,
-        pulls=response.pulls,
-        settings_version=response.settings_version,
+def _told(entity: Entity, edits: Mapping[str, RulesEdit]) -> tuple[str, Any]:
+    """Return in which field a watcher reads an entry, and the entry."""
+    if entity.key in edits:
+        return "rules_edited", _edited_to_proto(entity, edits[entity.key])
+    field = "entities" if entity.kind is EntityKind.QUEUE else "others"
+    return field, entities.entity_to_proto(entity)
+
+
+def _edited_to_proto(entity: Entity, edit: RulesEdit) -> entity_pb2.RulesEdited:
+    return entity_pb2.RulesEdited(
+        entity=_without_rules(entity),
+        removed=edit.removed,
+        replaced=map(entities.rule_to_proto, edit.replaced),
+        added=map(entities.rule_to_proto, edit.added),
+        digest=domain.rules_of(entity).digest,
     )
 
 
+def _without_rules(entity: Entity) -> entity_pb2.Entity:
+    return entities.entity_to_proto(domain.with_rules(entity, RuleSet()))
+
+
+Known = Callable[[str], Entity | None]
+
+
+class EditOfUnknown(Exception):
+    """Raised for an edit of rules whose subscription the reader does not have as it was before."""
+
+
+def entries_of(response: entity_pb2.WatchEntitiesResponse, known: Known) -> list[Entity]:
+    """Return the entries that a partition told, of the kinds that this version knows.
+
+    `known` returns what the reader has of a name in lower case. Raises EditOfUnknown: a new watch
+    begins with all entries.
+    """
+    found = (*response.entities, *response.others)
+    whole = [entities.entity_from_proto(each) for each in found if entities.knows_kind(each.kind)]
+    return [*(_edited_from_proto(each, known) for each in response.rules_edited), *whole]
+
+
+class News(NamedTuple):
+    """Entries that a watcher gets from a partition."""
+
+    fingerprint: Fingerprint
+    entries: list[Entity]
+    # These are all that it has.
+    snapshot: bool
+    # It takes what it lacks from the registrar by itself.
+    pulls: bool
+
+
 class Parts:
-    """Puts the parts of a snapshot together; one for each stream."""
+    """Reads the parts of a catalogue, for the caller of a contract; one for each stream.
 
-    def __init__(self, bytes_max: int = 0) -> None:
-        """`bytes_max`: of all parts together; 0: as many as come."""
-        self._bytes_max = bytes_max
-        self._size_bytes = 0
-        self._begun: entity_pb2.WatchEntitiesResponse | None = None
+    Each part is read as it comes: a whole catalogue would take half a second at once.
+    """
 
-    def whole(
-        self, response: entity_pb2.WatchEntitiesResponse
-    ) -> entity_pb2.WatchEntitiesResponse | None:
-        """Return the answer that a part completes, None if more parts follow.
+    def __init__(self, contract: Contract, partition: int, known: Known) -> None:
+        """`known`: see `entries_of`."""
+        self._contract = contract
+        self._partition = partition
+        self._known = known
+        self._checked = False
+        # The entries of a snapshot that goes on.
+        self._begun: list[Entity] | None = None
 
-        Raises InvalidArgument when they are too large together.
+    def take(self, response: entity_pb2.WatchEntitiesResponse) -> News | None:
+        """Return the news that a part completes, None if more parts follow.
+
+        Raises InvalidOperation for a partition of a version that the caller does not work with,
+        EditOfUnknown as `entries_of`.
         """
-        if self._begun is None and not response.more:
-            return response
-        self._size_bytes += response.ByteSize()
-        if self._bytes_max and self._size_bytes > self._bytes_max:
-            raise InvalidArgument(
-                "catalogue", f"must be at most {self._bytes_max} bytes in all its parts."
-            )
-        if self._begun is None:
-            self._begun = response
+        if not self._checked:
+            self._contract.check_watched(contract_number(response), self._partition)
+            self._checked = True
+        snapshot = response.snapshot or self._begun is not None
+        found = self._begun or []
+        found += entries_of(response, self._known)
+        self._begun = found if response.more else None
+        if response.more:
             return None
-        begun, goes_on = self._begun, response.more
-        begun.entities.extend(response.entities)
-        begun.others.extend(response.others)
-        if goes_on:
-            return None
-        begun.more, self._begun, self._size_bytes = False, None, 0
-        return begun
+        fingerprint = entities.fingerprint_from_proto(response.fingerprint)
+        return News(fingerprint, found, snapshot, response.pulls)
 
 
-def entries_of(response: entity_pb2.WatchEntitiesResponse) -> list[Entity]:
-    """Return the entries that a partition told, of the kinds that this version knows."""
-    found = [each for each in response.others if entities.knows_kind(each.kind)]
-    return [entities.entity_from_proto(each) for each in (*response.entities, *found)]
-
-
-def kinds_of(response: entity_pb2.WatchEntitiesResponse) -> frozenset[EntityKind]:
-    """Return the kinds that a partition can keep; one of 0.4 says nothing."""
-    told = (entities.kind_from_proto(k) for k in response.kinds if entities.knows_kind(k))
-    return frozenset((EntityKind.QUEUE, *told))
+def _edited_from_proto(proto: entity_pb2.RulesEdited, known: Known) -> Entity:
+    entity = entities.entity_from_proto(proto.entity)
+    base = known(entity.key)
+    if entity.kind is not EntityKind.SUBSCRIPTION:
+        raise EditOfUnknown(entity.name)
+    if base is None or base.uid != entity.uid:
+        raise EditOfUnknown(entity.name)
+    if base.generation >= entity.generation:
+        # Another partition told it already, or what came after it.
+        return replace(base, generation=entity.generation)
+    edit = RulesEdit(
+        tuple(proto.removed),
+        tuple(map(entities.rule_from_proto, proto.replaced)),
+        tuple(map(entities.rule_from_proto, proto.added)),
+    )
+    rules = rule_set.edited(domain.rules_of(base), edit)
+    # The reader may have a part of the edit from another partition already, or other rules under
+    # the same generation: a registrar that is restored from a backup gives numbers again.
+    if rules.digest != proto.digest:
+        raise EditOfUnknown(entity.name)
+    return domain.with_rules(entity, rules)
 
 
 def commit_request(
@@ -139,16 +220,15 @@ def commit_request(
     **fields: Any,
 ) -> entity_pb2.CommitEntityRequest:
     """Return the request for a change; `fields` are those that all kinds share."""
-    request = entity_pb2.CommitEntityRequest(kind=entities.kind_to_proto(kind), **fields)
-    if kind is EntityKind.QUEUE:
-        request.name = name
-    else:
-        request.other_name = name
+    request = entity_pb2.CommitEntityRequest(
+        kind=entities.kind_to_proto(kind), name=name, other_name=name, **fields
+    )
     if changes:
         # The field has the name of the kind.
         getattr(request, kind.value).CopyFrom(entities.changes_to_proto(changes, kind))
     if rule_change is not None:
         request.rule_change.CopyFrom(entities.rule_change_to_proto(rule_change))
+        request.without_rules = True
     return request
 
 
@@ -164,27 +244,20 @@ def rule_change(request: entity_pb2.CommitEntityRequest) -> RuleChange | None:
 def commit_asked(
     request: entity_pb2.CommitEntityRequest,
 ) -> tuple[EntityKind, str, dict[str, Any]]:
-    """Return (kind, name, fields of the description that are set) of a request.
-
-    Raises InvalidArgument for what its sender does not know.
-    """
+    """Return (kind, name, fields of the description that are set) of a request."""
     kind = entities.kind_from_proto(request.kind)
-    name = request.name if kind is EntityKind.QUEUE else request.other_name
     changes = entities.description_changes(getattr(request, kind.value))
-    if not request.kind and changes.get("requires_session"):
-        # It would copy the queue to other partitions as one without sessions.
-        raise InvalidArgument(
-            "requiresSession", "is not known to this front end of 0.4. Finish the upgrade first."
-        )
-    return kind, name, changes
+    return kind, request.name or request.other_name, changes
 
 
-def commit_response(entity: Entity) -> entity_pb2.CommitEntityResponse:
-    """Return the answer of the registrar."""
-    proto = entities.entity_to_proto(entity)
-    if entity.kind is EntityKind.QUEUE:
-        return entity_pb2.CommitEntityResponse(entity=proto)
-    return entity_pb2.CommitEntityResponse(other=proto)
+def commit_response(
+    entity: Entity, change: RuleChange | None = None
+) -> entity_pb2.CommitEntityResponse:
+    """Return the answer of the registrar; to a change of a rule, with that rule alone."""
+    if change is not None:
+        rule = domain.rules_of(entity).by_name.get(change.rule.name.lower())
+        entity = domain.with_rules(entity, RuleSet(() if rule is None else (rule,)))
+    return entity_pb2.CommitEntityResponse(entity=entities.entity_to_proto(entity))
 
 
 def committed(response: entity_pb2.CommitEntityResponse) -> Entity:
@@ -194,19 +267,9 @@ def committed(response: entity_pb2.CommitEntityResponse) -> Entity:
 
 
 def apply_request(partition: int, entries: Sequence[Entity]) -> entity_pb2.ApplyEntityRequest:
-    """Return the request to copy one queue's entry, or some of topics and subscriptions."""
-    if [each.kind for each in entries] == [EntityKind.QUEUE] and not by_session(entries[0]):
-        [queue] = entries
-        return entity_pb2.ApplyEntityRequest(
-            partition=partition, entity=entities.entity_to_proto(queue)
-        )
+    """Return the request to copy entries."""
     others = [entities.entity_to_proto(each) for each in entries]
     return entity_pb2.ApplyEntityRequest(partition=partition, others=others)
-
-
-def by_session(entity: Entity) -> bool:
-    """Whether the messages of an entity are received by session."""
-    return entity.description.requires_session
 
 
 def applied(request: entity_pb2.ApplyEntityRequest) -> list[Entity]:

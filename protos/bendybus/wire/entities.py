@@ -39,7 +39,7 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
     TrueFilter,
 )
-from bendybus.domain.filters.rule_set import RuleAction, RuleChange
+from bendybus.domain.filters.rule_set import RuleAction, RuleChange, RuleSet
 from bendybus.domain.filters.values import Value
 from bendybus.domain.shared_access import Policy, Right
 from bendybus.domain.sub_queue import SubQueue
@@ -64,11 +64,7 @@ _KIND_TO_WIRE: Final = {
     EntityKind.TOPIC: entity_pb2.ENTITY_KIND_TOPIC,
     EntityKind.SUBSCRIPTION: entity_pb2.ENTITY_KIND_SUBSCRIPTION,
 }
-_KIND_FROM_WIRE: Final = {
-    # Peers of 0.4 send none.
-    entity_pb2.ENTITY_KIND_UNSPECIFIED: EntityKind.QUEUE,
-    **{wire: kind for kind, wire in _KIND_TO_WIRE.items()},
-}
+_KIND_FROM_WIRE: Final = {wire: kind for kind, wire in _KIND_TO_WIRE.items()}
 _DESCRIPTIONS: Final[Mapping[EntityKind, type[Any]]] = {
     EntityKind.QUEUE: management_pb2.QueueDescription,
     EntityKind.TOPIC: management_pb2.TopicDescription,
@@ -163,7 +159,7 @@ def kind_to_proto(kind: EntityKind) -> entity_pb2.EntityKind:
 
 
 def kind_from_proto(proto: entity_pb2.EntityKind) -> EntityKind:
-    """Return the kind; unspecified is a queue. Raises InvalidArgument for an unknown one."""
+    """Return the kind. Raises InvalidArgument for an unknown one."""
     kind = _KIND_FROM_WIRE.get(proto)
     if kind is None:
         raise InvalidArgument("kind", f"unknown kind of entity: {proto}; a later version knows it.")
@@ -264,7 +260,7 @@ def listed_subscription(value: Entity) -> management_pb2.Subscription:
     """Return a subscription as it is in lists: without its rules, which may be many."""
     described = value.description
     assert isinstance(described, SubscriptionDescription), value
-    proto = subscription_to_proto(replace(value, description=replace(described, rules=())))
+    proto = subscription_to_proto(replace(value, description=replace(described, rules=RuleSet())))
     proto.description.ClearField("rules")
     return proto
 
@@ -318,12 +314,9 @@ def fingerprint_from_proto(proto: entity_pb2.Fingerprint) -> Fingerprint:
 
 
 def ref_to_proto(entity: Entity, sub_queue: SubQueue) -> partition_pb2.EntityRef:
-    """Return the reference; a partition of 0.3 reads the dead-letter sub-queue from its flag."""
+    """Return the reference."""
     return partition_pb2.EntityRef(
-        uid=entity.uid,
-        generation=entity.generation,
-        dead_letter=sub_queue is SubQueue.DEAD_LETTER,
-        sub_queue=_NUMBERS[sub_queue],
+        uid=entity.uid, generation=entity.generation, sub_queue=_NUMBERS[sub_queue]
     )
 
 
@@ -333,14 +326,12 @@ def number_of(sub_queue: SubQueue) -> partition_pb2.SubQueue:
 
 
 def sub_queue_of(proto: partition_pb2.EntityRef) -> SubQueue:
-    """Return the sub-queue that is meant; a front end of 0.3 sets the flag only.
+    """Return the sub-queue that is meant; the main one where none is named.
 
     Raises InvalidArgument for one that this version does not know.
     """
-    if not proto.sub_queue:
-        return SubQueue.DEAD_LETTER if proto.dead_letter else SubQueue.MAIN
     try:
-        return SubQueue(proto.sub_queue)
+        return SubQueue(proto.sub_queue or SubQueue.MAIN)
     except ValueError:
         raise InvalidArgument(
             "sub_queue", f"unknown sub-queue: {proto.sub_queue}; a later version may know it."
@@ -352,10 +343,10 @@ def _rules_to_proto(given: Iterable[Rule]) -> management_pb2.RuleSet:
     return management_pb2.RuleSet(rules=[rule_to_proto(each) for each in given])
 
 
-def rules_from_proto(proto: management_pb2.RuleSet) -> tuple[Rule, ...]:
+def rules_from_proto(proto: management_pb2.RuleSet) -> RuleSet:
     """Return the rules of a subscription. Raises InvalidArgument for too many or a bad one."""
     bounds.check_number("rules", len(proto.rules), limits.RULES_PER_SUBSCRIPTION)
-    return tuple(rule_from_proto(each) for each in proto.rules)
+    return RuleSet(map(rule_from_proto, proto.rules))
 
 
 def authorization_rules_to_proto(given: Iterable[Policy]) -> management_pb2.AuthorizationRuleSet:

@@ -6,6 +6,7 @@ machine's contract.
 """
 
 import functools
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -189,10 +190,23 @@ class errors_as_status:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
+        if error is None:
+            return
+        _clear(error)
         if isinstance(error, DecodeError):
             error = malformed(error)
         if isinstance(error, BusError):
             await abort(self._context, error)
+
+
+def _clear(error: BaseException | None) -> None:
+    """Let go of what the functions held that an error has ended.
+
+    Such as a request, which would stay in memory until the search for garbage finds the error.
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def unary(handler: Handler) -> Handler:

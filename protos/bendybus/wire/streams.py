@@ -19,8 +19,8 @@ Draining: each open stream can be asked to end cleanly.
 
 So everything that was written is answered, and nothing is lost or done twice. Without the first
 step, a caller that writes just as the stream ends would lose answers that are on their way to it.
-A caller that does not half-close within `MOVE_S` is an old one, or hangs: the server then takes
-nothing more, answers what it owes, and ends.
+A caller that does not half-close within `MOVE_S` hangs: the server then takes nothing more, answers
+what it owes, and ends.
 """
 
 import asyncio
@@ -30,18 +30,15 @@ from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
 from bendybus.domain.errors import BusError
+from bendybus.wire import contract_versions
 
 ADMITTED: Final = ("bendybus-admitted", "1")
 # The server's monotonic clock as it admits a stream, in milliseconds.
 _CLOCK: Final = "bendybus-clock-ms"
 # The largest frame that it takes.
 _REQUEST_BYTES: Final = "bendybus-request-bytes"
-# A server of 0.2 sends initial metadata without the mark; a refusal comes within this time of them.
-_REFUSAL_S: Final = 0.1
 End = Callable[[], None]
 MOVE_S: Final = 1.0
-# In the metadata of a stream: the caller knows `moving`.
-MOVES: Final = "bendybus-moves"
 Entry = TypeVar("Entry")
 
 
@@ -74,17 +71,15 @@ def _number(metadata: Iterable[tuple[str, Any]] | None, name: str) -> int:
 async def admitted(call: Any) -> bool:
     """Wait for the server's decision on a stream of grpc.aio; return whether it may be written to.
 
-    When it may not be, the call has ended or is ending, and its reader gets the status.
+    When it may not be, the call has ended or is ending, and its reader gets the status. Raises
+    InvalidOperation for a server of a version that this client does not work with.
     """
     # As pairs: `in` of gRPC's own type looks at names only.
-    if ADMITTED in tuple(await call.initial_metadata() or ()):
-        return True
-    try:
-        async with asyncio.timeout(_REFUSAL_S):
-            await call.code()
-    except TimeoutError:
-        return True
-    return False
+    metadata = tuple(await call.initial_metadata() or ())
+    if ADMITTED not in metadata:
+        return False
+    contract_versions.CLIENT.check_server(metadata)
+    return True
 
 
 class Drain:

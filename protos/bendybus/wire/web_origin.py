@@ -20,6 +20,7 @@ _LOCAL: Final = "localhost"
 _SHOWN_CHARS: Final = 100
 _HOST: Final = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/?#@\\,]+)(:[0-9]*)?")
 _ORIGIN: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://{_HOST.pattern}")
+_GIVEN: Final = re.compile(rf"([A-Za-z][A-Za-z0-9+.-]*://)?{_HOST.pattern}")
 # See PEP 3333.
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -33,21 +34,25 @@ def refusal(host: str | None, origin: str | None, names: Collection[str]) -> str
     if origin is not None and not _is_known(_name_in(origin, of_origin=True), names):
         return (
             f"this bus checks no key, and a web page of {origin[:_SHOWN_CHARS]!r} may not use it. "
-            f"If it may, start the bus with that host name in {VARIABLE}."
+            f"If it may, start the bus with {_wanted(_name_in(origin, of_origin=True))} in "
+            f"{VARIABLE}."
         )
     if host is not None and not _is_known(_name_in(host, of_origin=False), names):
         return (
             f"this bus checks no key, and is not known as {host[:_SHOWN_CHARS]!r}, so that no web "
-            f"page can lead there by a name of its own. Use localhost, or start the bus with that "
-            f"host name in {VARIABLE}."
+            f"page can lead there by a name of its own. Use localhost, or start the bus with "
+            f"{_wanted(_name_in(host, of_origin=False))} in {VARIABLE}."
         )
     return None
 
 
 def given_names(names: Iterable[str] | None = None) -> frozenset[str]:
-    """Return host names as `refusal` has them; None: those of the environment."""
+    """Return host names as `refusal` has them; None: those of the environment.
+
+    A port is left out, and so is a scheme: a page may use every port of its host.
+    """
     given = os.environ.get(VARIABLE, "").split(",") if names is None else names
-    return frozenset(filter(None, (_plain(name.strip()) for name in given)))
+    return frozenset(filter(None, (_host_of(name.strip()) for name in given)))
 
 
 def guard(server: WSGIServer, names: Collection[str] = ()) -> None:
@@ -76,6 +81,16 @@ def _name_in(header: str, *, of_origin: bool) -> str:
     return "" if found is None else _plain(found["name"])
 
 
+def _host_of(given: str) -> str:
+    found = _GIVEN.fullmatch(given)
+    return _plain(given if found is None else found["name"])
+
+
+def _wanted(name: str) -> str:
+    """Return the words of a refusal for the host name to set; "": the header has none."""
+    return f"the host name {name[:_SHOWN_CHARS]!r}" if name else "its host name"
+
+
 def _plain(name: str) -> str:
     return name.strip("[]").lower().rstrip(".")
 
@@ -84,6 +99,8 @@ def _is_known(name: str, names: Collection[str]) -> bool:
     if name == _LOCAL or name.endswith(f".{_LOCAL}") or name in names:
         return True
     try:
-        return ipaddress.ip_address(name).is_loopback
+        address = ipaddress.ip_address(name)
     except ValueError:
         return False
+    # `::ffff:127.0.0.1` is 127.0.0.1.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

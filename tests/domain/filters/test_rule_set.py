@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from bendybus.domain import errors, limits
-from bendybus.domain.filters import rule_set
+from bendybus.domain.filters import rule_json, rule_set
 from bendybus.domain.filters.rule import (
     CorrelationFilter,
     FalseFilter,
@@ -23,9 +23,9 @@ RED = Rule("red", SqlFilter("color = 'red'"))
 
 @given(RULES)
 def test_a_stored_rule_comes_back(rule: Rule) -> None:
-    stored = json.dumps(rule_set.rule_to_json(rule))
+    stored = json.dumps(rule_json.rule_to_json(rule))
 
-    found = rule_set.rule_from_json(json.loads(stored))
+    found = rule_json.rule_from_json(json.loads(stored))
 
     assert repr(found) == repr(rule)
 
@@ -109,9 +109,9 @@ def test_a_rule_keeps_the_time_of_its_creation() -> None:
 def test_a_number_of_32_bits_is_stored_as_one_that_earlier_programs_read() -> None:
     given = Rule("r", CorrelationFilter(properties={"a": Int(5), "b": 5}))
 
-    stored = json.loads(json.dumps(rule_set.rule_to_json(given)))
+    stored = json.loads(json.dumps(rule_json.rule_to_json(given)))
 
-    found = rule_set.rule_from_json(stored).filter
+    found = rule_json.rule_from_json(stored).filter
     assert isinstance(found, CorrelationFilter)
     assert [type(each) for each in found.properties.values()] == [Int, int]
     assert stored["filter"]["values"] == {"a": 5, "b": 5}
@@ -121,7 +121,7 @@ def test_a_number_of_32_bits_is_stored_as_one_that_earlier_programs_read() -> No
 def test_a_duration_is_stored_as_a_null_for_earlier_programs() -> None:
     given = Rule("r", SqlFilter("a = @p", {"@p": Duration(5), "@q": 5}))
 
-    stored = json.loads(json.dumps(rule_set.rule_to_json(given)))
+    stored = json.loads(json.dumps(rule_json.rule_to_json(given)))
 
-    assert rule_set.rule_from_json(stored).filter == given.filter
+    assert rule_json.rule_from_json(stored).filter == given.filter
     assert stored["filter"]["values"] == {"@p": None, "@q": 5}

@@ -7,7 +7,6 @@ started on the same port, so that the client only reconnects.
 
 import base64
 import re
-import signal
 import socket
 import subprocess
 import tempfile
@@ -16,10 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
-from bendybus.cli import endpoint
+from bendybus.cli import ending, endpoint
 from bendybus.cli.bus.kubectl import Absent, Forbidden, Kubectl
 from bendybus.cli.errors import CliError, NotFound, Unreachable
 from bendybus.domain.backoff import Backoff
@@ -34,10 +32,6 @@ READY_S: Final = 20.0
 STOP_S: Final = 2.0
 _BACKOFF: Final = Backoff(0.2, 5.0)
 _READY: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ->")
-# Windows has no SIGHUP.
-_SIGNALS: Final = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
 _LOST: Final = "lost connection to pod"
 _SAID_CHARS_MAX: Final = 4_096
 
@@ -187,28 +181,10 @@ def forwarded(
     """Give the local port that leads to `port` of the Service. Raises CliError."""
     forward = Forward(kubectl, service, port)
     try:
-        with _ending_in_order():
+        with ending.in_order():
             yield forward.start(ready_s)
     finally:
         forward.stop()
-
-
-@contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Turn signals that would end this process at once into an exit that cleans up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, _leave) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 class Forward:

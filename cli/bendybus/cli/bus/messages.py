@@ -170,7 +170,13 @@ def _read(
     settle_at_s = time.monotonic() + _UNSETTLED_S
     try:
         for message, _ in zip(batch, showing, strict=True):
-            output_pipe.wait_until_taken(sys.stdout)
+            try:
+                output_pipe.wait_until_taken(sys.stdout)
+            except KeyboardInterrupt:
+                # It may have been taken since the last look.
+                if output_pipe.is_taken(sys.stdout):
+                    read.append(message)
+                raise
             read.append(message)
             if time.monotonic() >= settle_at_s:
                 now_read, read = read, []
@@ -298,13 +304,16 @@ def shown(message: ServiceBusReceivedMessage) -> dict[str, Any]:
             facts[name] = moment.isoformat()
     if message.state.value:
         facts["state"] = message.state.name.lower()
-    properties = json_values.to_json(message.application_properties or {})
+    properties = json_values.properties_to_json(message.application_properties or {})
     for name in ADDED_PROPERTIES:
         properties.pop(name, None)
     if properties:
         facts["application_properties"] = properties
     for name, value in raw_amqp_message.own_fields(message).items():
-        facts[name] = json_values.to_json(_text(value) if name == "user_id" else value)
+        if name in json_lines.AMQP_MAPS:
+            facts[name] = json_values.properties_to_json(value)
+        else:
+            facts[name] = json_values.to_json(_text(value) if name == "user_id" else value)
     return facts | _body(message)
 
 

@@ -11,6 +11,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from bendybus.cli.bus import messages
@@ -69,13 +70,15 @@ class Resubmit:
 class Outcome:
     """What was done. `stopped`: locks expired before all dead letters were examined.
 
-    `missing`: numbers that were asked for, and are of no dead letter.
+    `missing`: numbers that were asked for, and are of no dead letter. `later`: dead letters whose
+    messages were sent after the command began, such as copies of its own that expired.
     """
 
     resubmitted: int = 0
     seen: int = 0
     stopped: bool = False
     missing: tuple[int, ...] = ()
+    later: int = 0
     # Dead letters whose copies are refused for what they are, such as too large, each with why.
     refused: list[tuple[int, str]] = field(default_factory=list)
 
@@ -105,7 +108,7 @@ def parse_where(text: str) -> Where:
 
 def resubmit(bus: ServiceBusClient, queue: str, wanted: Resubmit, step: Step) -> Outcome:
     """Send dead letters of a queue again, each completed after its copy is stored."""
-    done = Outcome()
+    done, began = Outcome(), datetime.now(UTC)
     # Received, and not completed: given back in the end, uncounted.
     held: dict[int, ServiceBusReceivedMessage] = {}
     missing = set(wanted.numbers)
@@ -128,6 +131,9 @@ def resubmit(bus: ServiceBusClient, queue: str, wanted: Resubmit, step: Step) ->
                 for message in batch:
                     facts = messages.shown(message)
                     missing.discard(facts["sequence_number"])
+                    if (message.enqueued_time_utc or began) > began:
+                        done.later += 1
+                        continue
                     if done.resubmitted >= wanted.most or not wanted.wants(facts):
                         continue
                     if not wanted.dry_run:

@@ -1,9 +1,11 @@
 """Messages on their way into a bus: in batches by key, and from where an import stopped.
 
-An import that stops leaves `FILE.sent` beside its file: which lines are stored. `--resume` goes on
-from there and removes it in the end.
+An import that stops leaves `FILE.sent` beside its file: which lines are stored, in which queue, and
+what they are. `--resume` goes on from there if they still are that. A complete import removes it.
 """
 
+import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -38,6 +40,11 @@ class Progress:
     uncertain: int = 0
     # Messages that were read, without those that were stored before.
     taken: int = 0
+
+    @property
+    def last(self) -> int:
+        """The last line that is stored; 0: none is."""
+        return max(self.through, *self.also, 0)
 
     def has(self, line: int) -> bool:
         """Return whether a line is stored."""
@@ -125,36 +132,63 @@ def message_of(given: Outgoing) -> ServiceBusMessage:
     return made
 
 
-def read_progress(file: Path) -> Progress:
-    """Return where an import of `file` stopped. Raises CliError when it did not."""
+def read_progress(file: Path, queue: str) -> Progress:
+    """Return where an import of `file` to `queue` stopped. Raises CliError if none did.
+
+    Or if the lines that are stored are others now: the rest would be sent without them.
+    """
     path = _beside(file)
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return Progress(int(facts["through_line"]), {int(line) for line in facts["also_lines"]})
+        found = Progress(int(facts["through_line"]), {int(line) for line in facts["also_lines"]})
+        stored_in, stored = str(facts["queue"]), facts.get("sha256")
     except FileNotFoundError as error:
         raise CliError(
             f"{path} does not exist: no import of {file.name} was interrupted. Leave out --resume."
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CliError(f"{path} cannot be read ({error}). Remove it to start over.") from error
+    if stored_in != queue:
+        raise CliError(
+            f"{path} is of an import to {stored_in!r}, not to {queue!r}. Leave out --resume to "
+            "start over."
+        )
+    # Versions before 0.11.1 did not write it.
+    if stored is not None and stored != _digest(file, found.last):
+        raise CliError(
+            f"{file}: lines up to {found.last}, which {path.name} says are stored, have changed "
+            "since. Leave out --resume to start over."
+        )
+    return found
 
 
 def keep_progress(file: Path, queue: str, progress: Progress) -> bool:
     """Write where an import stopped; return whether that could be written."""
-    facts = {
-        "queue": queue,
-        "through_line": progress.through,
-        "also_lines": sorted(progress.also),
-    }
     try:
+        facts = {
+            "queue": queue,
+            "through_line": progress.through,
+            "also_lines": sorted(progress.also),
+            "sha256": _digest(file, progress.last),
+        }
         _beside(file).write_text(json.dumps(facts) + "\n", encoding="utf-8")
     except OSError:
         return False
     return True
 
 
+def _digest(file: Path, lines: int) -> str:
+    """Return the SHA-256 of the first lines of a file."""
+    made = hashlib.sha256()
+    with file.open("rb") as opened:
+        for line in itertools.islice(opened, lines):
+            # The last line may get an end later.
+            made.update(line.rstrip(b"\r\n") + b"\n")
+    return made.hexdigest()
+
+
 def forget_progress(file: Path) -> None:
-    """Delete the progress file of an import that is complete."""
+    """Delete what an import that stopped left, since one is complete."""
     _beside(file).unlink(missing_ok=True)
 
 

@@ -197,7 +197,7 @@ def describe_queue(
     """Show a queue: its settings, and its share on each partition."""
     with connected(context) as bus:
         queue = bus.entity(EntityKind.QUEUE, name)
-        away = _away(bus, queue) if not output.structured else []
+        away = away_from(bus, queue) if not output.structured else []
     entity_views.describe(queue, (), output)
     if output.structured:
         return
@@ -238,8 +238,8 @@ def describe_subscription(
         entity_views.rule_table(rules)
 
 
-def _away(bus: Management, queue: pb.Queue) -> list[str]:
-    """Return why partitions of a queue are unavailable, if the key may ask for it."""
+def away_from(bus: Management, queue: pb.Queue | pb.Subscription) -> list[str]:
+    """Return why partitions of an entity are unavailable, if the key may ask for it."""
     lacking = {part.partition for part in queue.runtime.partitions if not part.reachable}
     if not lacking:
         return []

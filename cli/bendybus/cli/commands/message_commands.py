@@ -10,7 +10,7 @@ from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import entity_commands
 from bendybus.cli.commands.entity_commands import SourceName
-from bendybus.cli.errors import CliError, NotFound, UsageError
+from bendybus.cli.errors import CliError, NotFound, Unreachable, UsageError
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
@@ -196,7 +196,11 @@ def _would_purge(
     if (dead_letters or undelivered) and set(states) != set(PurgedState):
         raise UsageError("--dry-run: dead letters are not counted by state. Leave out --state.")
     with entity_commands.connected(context) as bus:
-        counts = bus.holding(name).runtime.count_details
+        found = bus.holding(name)
+        away = entity_commands.away_from(bus, found)
+    if away:
+        raise Unreachable(f"Not all messages of {queue!r} can be counted. {' '.join(away)}")
+    counts = found.runtime.count_details
     if undelivered:
         return counts.transfer_dead_letter_message_count
     if dead_letters:
@@ -278,12 +282,36 @@ def deadletter_resubmit(
         )
     for number, why in done.refused:
         printing.note(f"Not sent again: dead letter {number}: {why}")
+    if done.later:
+        printing.note(
+            f"Not sent again: {done.later} that were sent after this command began. Copies of its "
+            "own become dead letters again if they expire, or are refused, as before."
+        )
     if done.refused:
         count = len(done.refused)
         raise CliError(f"{count} of {queue!r} could not be sent again and stay dead letters.")
+    if done.resubmitted < most and (done.missing or not numbers):
+        _check_nothing_is_away(context, queue)
     if done.missing:
         numbers_found = ", ".join(map(str, done.missing))
         raise NotFound(f"--number: no dead letter of {queue!r} has the number {numbers_found}.")
+
+
+def _check_nothing_is_away(context: typer.Context, queue: str) -> None:
+    """Raise Unreachable if a partition does not serve: its dead letters were not seen."""
+    from bendybus.domain.errors import Unauthorized
+
+    name, _ = entity.split_path(queue)
+    with entity_commands.connected(context) as bus:
+        try:
+            away = entity_commands.away_from(bus, bus.holding(name))
+        except Unauthorized:
+            return
+    if away:
+        raise Unreachable(
+            f"Not all dead letters of {queue!r} were seen. {' '.join(away)} Repeat the command "
+            "when all partitions serve."
+        )
 
 
 def _detects_duplicates(context: typer.Context, queue: str) -> bool:

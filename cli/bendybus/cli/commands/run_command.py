@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO
 
 import typer.main
 
-from bendybus.cli import errors
+from bendybus.cli import ending, errors
 from bendybus.cli.commands.app import app
 from bendybus.cli.errors import CliError
 from bendybus.cli.output import printing
@@ -41,7 +41,9 @@ def run(arguments: Sequence[str] | None) -> int:
         # What a retry was about is in the error, if there is one: one sentence, not two.
         log.addHandler(logging.NullHandler())
     command = typer.main.get_command(app)
-    return guarded(lambda: command(args=ordered_options(given, command), prog_name="bendybus"))
+    with ending.in_order() as ended:
+        code = guarded(lambda: command(args=ordered_options(given, command), prog_name="bendybus"))
+    return ended.code(code, errors.INTERRUPTED)
 
 
 def guarded(command: Callable[[], object]) -> int:

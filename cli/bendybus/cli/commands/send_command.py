@@ -66,7 +66,9 @@ def send(
     file = None if from_file is None or str(from_file) == "-" else from_file
     if resume and (file is None or raw or count > 1):
         raise UsageError("--resume requires --from-file FILE, without --raw and --count.")
-    progress = send_messages.read_progress(file) if resume and file else send_messages.Progress()
+    progress = send_messages.Progress()
+    if resume and file:
+        progress = send_messages.read_progress(file, queue)
     fields = Fields(key_field, session_field, id_field)
     source = _read_raw(file) if raw and body is None else _outgoing(body, file, fields)
     options = _options(properties or [], ttl, at)
@@ -82,7 +84,7 @@ def send(
         elif body is None and not raw:
             _say_where_it_stopped(file, queue, progress, error)
         raise
-    if resume and file:
+    if file and not raw:
         send_messages.forget_progress(file)
     facts = {"queue": queue, "sent": progress.sent}
     printing.result(facts, f"{progress.sent} sent to {queue!r}", output)

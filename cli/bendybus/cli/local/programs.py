@@ -23,7 +23,7 @@ PARTITION_SERVER: Final = "partition-server"
 FRONTEND: Final = "frontend"
 HOST: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535
-PORT_MIN: Final = 10_240
+PORT_MIN: Final = 20_480
 _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # What Linux sets, and below what macOS and Windows set.
 _LAST_DEFAULT: Final = 32_767

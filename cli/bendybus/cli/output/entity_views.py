@@ -14,7 +14,7 @@ from bendybus.domain import durations, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SettingType
 from bendybus.domain.filters import rule as rule_domain
-from bendybus.domain.filters import rule_set
+from bendybus.domain.filters import rule_json
 from bendybus.domain.filters.rule import CorrelationFilter, FalseFilter, Rule, SqlFilter
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
@@ -234,7 +234,7 @@ def show_rules(found: Sequence[pb.Rule], output: Output) -> None:
 
 def rule_as_json(rule: Rule) -> dict[str, Any]:
     """Return a rule with the names of manifests, as an entry of `spec.rules`."""
-    stored = rule_set.rule_to_json(rule)
+    stored = rule_json.rule_to_json(rule)
     found = stored["filter"]
     made: dict[str, Any] = {"name": rule.name}
     if isinstance(found, bool):

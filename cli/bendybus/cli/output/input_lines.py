@@ -1,7 +1,7 @@
 """Lines of an input as they come: whole ones, and that there are no more for the moment.
 
     file, pipe or keyboard ──► lines, each as it stands there ──► batches
-                           └── a pause ──► what waits is sent
+                           └── a pause, or a second ──► what waits is sent
 
 A line ends with a line feed, and with the carriage return before it, if there is one; nothing else
 is changed. Bytes are read as they come, since a program that writes to a pipe seldom (`tail -f`)
@@ -10,20 +10,29 @@ must not wait until a buffer is full.
 
 import os
 import select
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
 # Without input for so long, what waits is sent.
 PAUSE_S: Final = 0.1
+# Nor does it wait for longer than this where the input never pauses.
+WAITS_S: Final = 1.0
 _CHUNK_BYTES: Final = 64 * 1024
 
 
 class InputLines:
     """The lines of a file; iterated over once."""
 
-    def __init__(self, file: BinaryIO, pause_s: float = PAUSE_S) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        pause_s: float = PAUSE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._file = file
         self._pause_s = pause_s
+        self._clock = clock
         self._rest = bytearray()
 
     @property
@@ -32,16 +41,17 @@ class InputLines:
         return len(self._rest)
 
     def __iter__(self) -> Iterator[bytes | None]:
-        """Yield lines without their ends; None: no more came for a moment."""
-        paused = True
+        """Yield lines without their ends; None: no more came for a moment, or it is time."""
+        paused, since_s = True, self._clock()
         while True:
-            if not paused and not self._has_more():
+            if not paused and (self._clock() >= since_s + WAITS_S or not self._has_more()):
                 paused = True
                 yield None
             chunk = self._chunk()
             if not chunk:
                 break
-            paused = False
+            if paused:
+                paused, since_s = False, self._clock()
             *lines, rest = chunk.split(b"\n")
             if lines:
                 lines[0], self._rest = bytes(self._rest) + lines[0], bytearray()

@@ -8,7 +8,7 @@ an object of two keys, `{"TYPE": "UUID", "VALUE": "…"}`, as the client takes i
     TIMESTAMP          milliseconds since 1970-01-01T00:00:00Z
     UBYTE … INT        a whole number; ULONG too
     FLOAT, DOUBLE      a number, the first of 32 bits; or the text NaN, Infinity or -Infinity, which
-                       JSON does not have
+                       JSON does not have (NaN is one value: its sign and payload are not kept)
     CHAR, SYMBOL       text
     ENCODED            base64: the AMQP encoding of what only AMQP has, such as an array
     MAP                an object: a map that has these two keys itself
@@ -17,8 +17,10 @@ an object of two keys, `{"TYPE": "UUID", "VALUE": "…"}`, as the client takes i
 import base64
 import binascii
 import math
+import struct
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -36,7 +38,18 @@ _WIDTHS: Final = (
 
 
 _TYPED: Final = {"TYPE", "VALUE"}
+_NAMES: Final = values.TYPE_NAMES | {"ENCODED", "MAP"}
 _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclass(frozen=True, slots=True)
+class LongInteger:
+    """An integer of more digits than Python reads: no value of AMQP."""
+
+    digits: str
+
+    def __repr__(self) -> str:
+        return f"{self.digits[:20]}… ({len(self.digits)} digits)"
 
 
 def to_json(value: Any) -> Any:
@@ -61,24 +74,49 @@ def key_text(key: Any) -> str:
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
 
 
-def from_json(value: Any) -> Any:
+def properties_to_json(given: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return received properties, annotations or a footer: an object, whatever their names are."""
+    return {key_text(key): to_json(entry) for key, entry in given.items()}
+
+
+def from_json(value: Any, depth: int = 1) -> Any:
     """Return the value to send. Raises ValueError for an invalid one."""
+    if isinstance(value, dict | list) and depth > values.NESTED_MAX:
+        raise ValueError(f"lists and maps must be nested at most {values.NESTED_MAX} deep")
     if isinstance(value, dict):
         if value.keys() != _TYPED:
-            return _map(value)
-        return _typed(str(value["TYPE"]).upper(), value["VALUE"])
+            return _map(value, depth)
+        return _typed(str(value["TYPE"]).upper(), value["VALUE"], depth)
     if isinstance(value, list):
-        return [from_json(entry) for entry in value]
+        return [from_json(entry, depth + 1) for entry in value]
+    if isinstance(value, LongInteger):
+        raise ValueError(f"{value!r} does not fit into 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        name = _number(value)
+        raise ValueError(
+            f"{name} is no number of JSON, or too large for one of 64 bits; "
+            f'for {name} itself write {{"TYPE": "DOUBLE", "VALUE": "{name}"}}'
+        )
     return value
 
 
-def _map(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: from_json(entry) for key, entry in value.items()}
+def _map(value: Mapping[str, Any], depth: int) -> values.Map:
+    # Not a dict: the client would take one with the keys TYPE and VALUE for a typed value.
+    return values.Map((key, from_json(entry, depth + 1)) for key, entry in value.items())
 
 
-def _typed(name: str, value: Any) -> Any:
-    if name == "MAP" and isinstance(value, dict):
-        return _map(value)
+def _typed(name: str, value: Any, depth: int) -> Any:
+    if name == "MAP":
+        if not isinstance(value, dict):
+            raise ValueError(f"invalid MAP: {value!r:.100}")
+        return _map(value, depth)
+    if name not in _NAMES:
+        raise ValueError(
+            f"{name[:20]!r} is no TYPE; known: {', '.join(sorted(_NAMES))}; a map that has the "
+            'keys TYPE and VALUE itself is {"TYPE": "MAP", "VALUE": {"TYPE": …, "VALUE": …}}'
+        )
+    if name in ("FLOAT", "DOUBLE"):
+        return (name, _typed_number(name, value))
     try:
         if name == "BINARY":
             return base64.b64decode(value, validate=True)
@@ -86,11 +124,22 @@ def _typed(name: str, value: Any) -> Any:
             return values.Encoded(base64.b64decode(value, validate=True))
         if name == "UUID":
             return uuid.UUID(value)
-        if name in ("FLOAT", "DOUBLE") and isinstance(value, str):
-            value = _NOT_FINITE[value]
-    except (ValueError, TypeError, AttributeError, KeyError, binascii.Error):
-        raise ValueError(f"invalid {name}: {value!r}") from None
-    return (name, value)
+    except (ValueError, TypeError, AttributeError, binascii.Error):
+        raise ValueError(f"invalid {name}: {value!r:.100}") from None
+    return (name, value if isinstance(value, dict | list) else from_json(value))
+
+
+def _typed_number(name: str, value: Any) -> Any:
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    try:
+        # A number that does not fit would become infinite.
+        struct.pack("<f" if name == "FLOAT" else "<d", value)
+        if math.isfinite(value):
+            return value
+    except (struct.error, OverflowError):
+        pass
+    raise ValueError(f"invalid {name}: {value!r:.100}")
 
 
 def _number(value: float) -> float | str:

@@ -3,13 +3,15 @@
     written ──► in the pipe, up to 64 KB ──► read
                      └── the reader ends: what is in there is lost
 
-A command that completes what it has printed waits for the reader first. Source: pipe(7); FIONREAD
-counts at both ends of a pipe on Linux only, elsewhere nothing is waited for.
+A command that completes what it has printed waits for the reader first. A UNIX socket is a pipe,
+too: programs of Node.js are at the other end of one. Source: pipe(7), unix(7); FIONREAD counts at
+both ends of a pipe on Linux only, as SIOCOUTQ does for sockets; elsewhere nothing is waited for.
 """
 
 import array
 import os
 import select
+import socket
 import stat
 import sys
 import time
@@ -24,7 +26,9 @@ _LINUX: Final = sys.platform == "linux"
 def is_pipe(stream: TextIO) -> bool:
     """Whether a stream is a pipe whose reader can be waited for."""
     try:
-        return _LINUX and stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+        descriptor = stream.fileno()
+        mode = os.fstat(descriptor).st_mode
+        return _LINUX and (stat.S_ISFIFO(mode) or _is_unix_socket(descriptor))
     except (OSError, ValueError):
         return False
 
@@ -34,26 +38,42 @@ def wait_until_taken(stream: TextIO) -> None:
 
     Raises BrokenPipeError if the reader went away before that.
     """
-    descriptor = stream.fileno()
-    gone = select.poll()
-    gone.register(descriptor, 0)
     pause_s = _PAUSE_S
-    while True:
-        ended = bool(gone.poll(0))
-        if not _left(descriptor):
-            return
-        if ended:
-            raise BrokenPipeError
+    while not is_taken(stream):
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
 
-def _left(descriptor: int) -> int:
-    """Return how many bytes of a pipe are not read."""
+def is_taken(stream: TextIO) -> bool:
+    """Whether the reader has taken all that was written.
+
+    Raises BrokenPipeError if the reader went away before that.
+    """
+    descriptor = stream.fileno()
+    gone = select.poll()
+    gone.register(descriptor, 0)
+    socket_ = _is_unix_socket(descriptor)
+    ended = bool(gone.poll(0))
+    left = _left(descriptor, termios_name="TIOCOUTQ" if socket_ else "FIONREAD")
+    # Unread bytes of a socket vanish with its reader, so its reader must still be there.
+    if (left and ended) or (socket_ and gone.poll(0)):
+        raise BrokenPipeError
+    return not left
+
+
+def _is_unix_socket(descriptor: int) -> bool:
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        return False
+    with socket.socket(fileno=os.dup(descriptor)) as shared:
+        return shared.family == socket.AF_UNIX
+
+
+def _left(descriptor: int, *, termios_name: str) -> int:
+    """Return how many bytes of a pipe are not read; of a socket, with what the kernel adds."""
     # Windows has none of them; see `is_pipe`.
     import fcntl
     import termios
 
     count = array.array("i", [0])
-    fcntl.ioctl(descriptor, termios.FIONREAD, count)
+    fcntl.ioctl(descriptor, getattr(termios, termios_name), count)
     return count[0]

@@ -53,7 +53,8 @@ from bendybus.v1.management_pb2 import (
 from bendybus.v1.pipeline_pb2 import AcquireDrainLeaseRequest
 from bendybus.v1.receiver_pb2 import DeleteMessagesRequest, ReceiveDeferredRequest
 from bendybus.v1.sender_pb2 import CancelScheduledMessagesRequest
-from bendybus.wire import frame_forms, statuses
+from bendybus.wire import statuses
+from bendybus.wire.contract_versions import CLIENT, HEADS_0_11, MERGED_0_11
 
 if TYPE_CHECKING:
     from bendybus.v1 import receiver_pb2, sender_pb2, transaction_pb2
@@ -293,7 +294,7 @@ class Connection:
         left = deadline_s - self.io.loop.time()
         if left <= 0:
             raise _timed_out()
-        metadata = (*(metadata or ()), frame_forms.READS_HEADS)
+        metadata = (*(metadata or ()), HEADS_0_11)
         call = method(stubs)(request, timeout=left, metadata=metadata)
         self._calls.add(call)
         try:
@@ -312,13 +313,13 @@ class Connection:
             self._calls.discard(call)
 
     async def _open_send_stream(self) -> "SendCall":
-        metadata = await self._credentials.metadata()
+        metadata = (*(await self._credentials.metadata() or ()), CLIENT.said)
         return (await self._stubs()).sender.SendStream(metadata=metadata)
 
     async def open_receive_stream(self) -> "ReceiveCall":
         """Open a stream of a receiver. On the I/O thread."""
         metadata = await self._credentials.metadata()
-        metadata = (*(metadata or ()), frame_forms.READS_MERGED, frame_forms.READS_HEADS)
+        metadata = (*(metadata or ()), CLIENT.said, MERGED_0_11, HEADS_0_11)
         return (await self._stubs()).receiver.ReceiveStream(metadata=metadata)
 
     async def open_transaction_stream(self) -> "TransactionCall":
@@ -327,7 +328,7 @@ class Connection:
             idle = self._idle_transactions.pop()
             if not idle.done():
                 return idle
-        metadata = await self._credentials.metadata()
+        metadata = (*(await self._credentials.metadata() or ()), CLIENT.said)
         call = (await self._stubs()).transaction.Transact(metadata=metadata)
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)

@@ -209,7 +209,7 @@ class ReceiveAsks:
         """
         now_s, clock = time.monotonic(), self._stream.clock
         asked_s = self._sent_s.pop(delivery.ask_id, None)
-        if asked_s is not None and delivery.sent_ms:
+        if asked_s is not None:
             clock.answered(asked_s, delivery.sent_ms)
         sent_s = clock.at(delivery.sent_ms, now_s)
         slices: list[BatchSlice] = []
@@ -319,9 +319,7 @@ class ReceiveAsks:
 
         `with_outcome`: the step waits for the outcome, which its messages are to come with.
         """
-        if self._stream.merges and not (
-            self._prefetch or self.ahead or self.pending or self._buffer or self._closed
-        ):
+        if not (self._prefetch or self.ahead or self.pending or self._buffer or self._closed):
             self.ahead.plan(count, wait_s, with_outcome=with_outcome)
             self._watch_ahead()
 

@@ -57,7 +57,7 @@ class ReceiveStream:
         self._prefetch = prefetch_count
         self.session = session
         self._locks = opening.receive_mode == receiver_pb2.RECEIVE_MODE_PEEK_LOCK
-        self.stream = Stream(self, retry, explain)
+        self.stream = Stream(self, retry, explain, merges=True)
         if session is not None:
             session.wake = self.stream.wake
         self._settlements = Settlements(retry)
@@ -70,7 +70,6 @@ class ReceiveStream:
         self.outcome_s = 0.0
         self._open_sent = self._opened = False
         # Whether a settlement may have a delay; said when the stream is opened.
-        self._knows_delays = False
         self._lock_duration_s = limits.LOCK_DURATION_MS_DEFAULT / 1_000
         self._sweeper: asyncio.TimerHandle | None = None
         # Whether the last sweep found messages in the buffer, and no receive has come since.
@@ -143,9 +142,6 @@ class ReceiveStream:
         if not settlement.deadline_s:
             settlement.deadline_s = self._loop.time() + settlement.timeout_s
         if self.session is not None and self._settle_in_session(self.session, settlement):
-            return
-        if settlement.delay_ms and self._opened and not self._knows_delays:
-            settlements.refuse(settlement, settlements.no_delays())
             return
         self._settlements.add(settlement)
         if settlement.next_count:
@@ -275,9 +271,6 @@ class ReceiveStream:
                 self.stream.wake()
         elif kind == "opened":
             self._opened = True
-            self._knows_delays = response.opened.knows_delays
-            if not self._knows_delays:
-                self._settlements.refuse_delayed()
             self.stream.wake()
             if response.opened.lock_duration_ms:
                 self._lock_duration_s = response.opened.lock_duration_ms / 1_000

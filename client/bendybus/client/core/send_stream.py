@@ -27,7 +27,7 @@ from bendybus.client.core.stream import Call, Stream
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.v1 import sender_pb2
-from bendybus.wire import frame_forms, statuses
+from bendybus.wire import statuses
 
 FRAMES_IN_FLIGHT_MAX: Final = 8
 FRAME_MESSAGES_MAX: Final = 1_000
@@ -130,8 +130,7 @@ class SendStream:
         frame.request.timeout_ms = max(1, round((max(deadlines) - now) * 1_000))
         if frame.timer is None:
             self._arm(frame, min(deadlines))
-        request = frame.request
-        return request if self.stream.reads_heads else frame_forms.whole(request)
+        return frame.request
 
     def _next_frame(self, now: float) -> Frame | None:
         while self._repeats:

@@ -19,7 +19,6 @@ from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.domain import limits, lock_token
 from bendybus.domain.errors import (
     BusError,
-    InvalidOperation,
     MessageLockLost,
     OutcomeUnknown,
     RetryableError,
@@ -244,12 +243,6 @@ class Settlements:
             else:
                 settlement.waiter.fail(_of_unknown_outcome(error))
 
-    def refuse_delayed(self) -> None:
-        """Fail what has a delay: the front end would ignore it."""
-        for entry in [entry for entry in self._waiting if entry.delay_ms]:
-            self._waiting.remove(entry)
-            refuse(entry, no_delays())
-
     def refuse(self, error: BusError) -> None:
         """Fail what waits: it cannot be done any more; an earlier try of it may have done it."""
         while self._waiting:
@@ -351,14 +344,6 @@ def _of_unknown_outcome(error: BusError) -> ServiceBusError:
         OutcomeUnknown(
             f"{error.message} The outcome of the settlement is unknown.", metadata=error.metadata
         )
-    )
-
-
-def no_delays() -> BusError:
-    """Return the error for a delay that the front end does not know."""
-    return InvalidOperation(
-        "delay: the front end runs an older version, which does not abandon messages with a "
-        "delay. Update it, or abandon without one."
     )
 
 

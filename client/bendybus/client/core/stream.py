@@ -96,7 +96,11 @@ class Stream:
         owner: Owner,
         retry: RetryPolicy,
         explain: Callable[[BusError], BusError] = lambda error: error,
+        *,
+        merges: bool = False,
     ) -> None:
+        """`merges`: requests that wait are written as one frame."""
+        self._merges = merges
         self._owner = owner
         self._retry = retry
         self._explain = explain
@@ -104,11 +108,7 @@ class Stream:
         self.name = "stream"
         # Shared by all streams of a connection.
         self.outage = Outage()
-        # Whether the bus reads frames of several commands on the current one.
-        self.merges = False
-        # Whether it reads heads of messages on it.
-        self.reads_heads = False
-        # The largest frame that it takes; 0: not told.
+        # The largest frame that the bus takes; 0: not told.
         self.request_bytes_max = 0
         # The clock of who answers on it.
         self.clock = BusClock()
@@ -266,8 +266,6 @@ class Stream:
             metadata = await call.initial_metadata()
             if bus_ms := streams.clock_of(metadata):
                 self.clock.answered(opened_s, bus_ms)
-            self.merges = frame_forms.merged_read_by(metadata)
-            self.reads_heads = frame_forms.heads_read_by(metadata)
             self.request_bytes_max = streams.request_limit_of(metadata)
             waiting: deque[Message] = deque()
             while not self._moving:
@@ -276,12 +274,16 @@ class Stream:
                     self._wake.clear()
                     await self._wake.wait()
                     continue
-                if self.merges:
+                if self._merges:
                     request = frame_forms.merged(request, lambda most: self._next(most, waiting))
                 await call.write(request)
             await call.done_writing()
         except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
             return  # the reader gets the status of the call
+        except BusError as exc:
+            # The bus runs a version that this client does not work with.
+            self._writer_error = exc
+            call.cancel()
         except Exception as exc:
             # The boundary of this task: a writer that is gone would leave its requests waiting.
             _log.exception("client: a stream cannot be written to")
@@ -305,6 +307,8 @@ class Stream:
 
 
 def _internal(exc: Exception) -> BusError:
+    if isinstance(exc, BusError):
+        return exc
     # Of the kind that is repeated a few times, then given up: what waits gets this sentence.
     return RetryableError(f"Internal error of the client: {exc!r}")
 

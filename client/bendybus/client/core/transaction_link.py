@@ -225,14 +225,16 @@ class TransactionLink:
         Raises BusError; the stream is gone then. Moved: the bus closed it cleanly.
         """
         self._written = False
+        admitted = True
         try:
             async with asyncio.timeout_at(deadline_s):
                 if self._call is None:
                     self._call = await self._streams.open_transaction_stream()
                     # `abandon` found no stream to end.
                     self._check_not_abandoned()
+                    admitted = await streams.admitted(self._call)
                 call = self._call
-                if await streams.admitted(call):
+                if admitted:
                     self._check_not_abandoned()
                     self._written = True
                     await call.write(request)
@@ -250,7 +252,7 @@ class TransactionLink:
             raise errors.ServiceTimeout("the bus did not answer in time.") from None
         except grpc.aio.AioRpcError as error:
             self._drop()
-            raise self._streams.explained(_bus_error(error)) from error
+            raise self._streams.explained(statuses.from_rpc_error(error)) from error
         except (asyncio.InvalidStateError, grpc.aio.UsageError):
             # Written to a stream that has just ended: nothing of it was read.
             self._written = False
@@ -282,7 +284,7 @@ class TransactionLink:
             raise Moved("The bus closed the stream of the transaction.")
         metadata = await call.initial_metadata(), await call.trailing_metadata()
         error = grpc.aio.AioRpcError(code, *metadata, details)
-        raise self._streams.explained(_bus_error(error)) from error
+        raise self._streams.explained(statuses.from_rpc_error(error)) from error
 
     def _check_open(self) -> None:
         if self.state is State.OPEN:
@@ -332,11 +334,3 @@ class TransactionLink:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _bus_error(error: grpc.aio.AioRpcError) -> BusError:
-    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-        return InvalidOperation(
-            "the bus runs an older version of Bendybus, which has no transactions. Update it."
-        )
-    return statuses.from_rpc_error(error)

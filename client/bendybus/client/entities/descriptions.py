@@ -161,8 +161,7 @@ def _model(kind: EntityKind, entity: Entity, own: Mapping[str, Any]) -> Any:
             entity.runtime.availability_status, EntityAvailabilityStatus.UNKNOWN
         ),
     }
-    if not isinstance(entity, management_pb2.Subscription) and entity.reported_size_in_megabytes:
-        # A bus before 0.7 does not say what is reported.
+    if not isinstance(entity, management_pb2.Subscription):
         values["max_size_in_megabytes"] = entity.reported_size_in_megabytes
     more = {name: values.pop(name) for name in values.keys() - _PARAMETERS[kind]}
     made = _TYPES[kind][1](entity.name, **values)

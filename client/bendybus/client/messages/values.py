@@ -103,6 +103,10 @@ class Int(int):
     __slots__ = ()
 
 
+class Map(dict[Any, Any]):
+    """A map whatever its keys are; a plain dict with the keys TYPE and VALUE is a typed value."""
+
+
 class ApplicationProperties(dict[Any, Any]):
     """Received properties: keys are bytes, as in the original, but text finds them as well."""
 
@@ -259,7 +263,9 @@ def _set(target: Value, value: Any, what: str, *, nested: int) -> None:
         and (not nested or _type_name(value[0]) in _TYPED)
     ):
         _set_typed(target, *value)
-    elif isinstance(value, dict) and value.keys() == {"TYPE", "VALUE"}:
+    elif (
+        isinstance(value, dict) and not isinstance(value, Map) and value.keys() == {"TYPE", "VALUE"}
+    ):
         _set_typed(target, value["TYPE"], value["VALUE"])
     elif nested > NESTED_MAX and isinstance(value, Iterable):
         raise ValueError(f"lists and maps must be nested at most {NESTED_MAX} deep")
@@ -295,6 +301,14 @@ def _set_typed(target: Value, kind: object, value: Any) -> None:
     field = _TYPED.get(name)
     if field is None:
         raise TypeError(f"must be an AMQP type with a value (got {kind!r})")
+    try:
+        setattr(target, field, _of_type(name, field, value))
+    except (AttributeError, TypeError):
+        raise TypeError(f"must be a value of AMQP's type {name} (got {value!r:.100})") from None
+
+
+def _of_type(name: str, field: str, value: Any) -> Any:
+    """Return the form in which the contract carries a value of a type."""
     if field == "timestamp_ms_value" and isinstance(value, datetime):
         value = to_milliseconds(value)
     elif field == "uuid_value":
@@ -308,7 +322,7 @@ def _set_typed(target: Value, kind: object, value: Any) -> None:
     limits = _RANGES.get(field)
     if limits is not None and not limits[0] <= value <= limits[1]:
         raise ValueError(f"{value} does not fit into {name}")
-    setattr(target, field, value)
+    return value
 
 
 def _int64(value: int) -> int:
@@ -337,6 +351,7 @@ _TYPED: Final[dict[str, str]] = {
     "STRING": "string_value",
     "SYMBOL": "symbol_value",
 }
+TYPE_NAMES: Final = frozenset(_TYPED)
 _RANGES: Final = {
     "ubyte_value": (0, 2**8 - 1),
     "ushort_value": (0, 2**16 - 1),

@@ -21,6 +21,7 @@ from bendybus.domain.message_access import Access
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, fan_out
+from bendybus.frontend.core.quota.bounds import UNFINISHED_MAX
 from bendybus.frontend.upstreams import unary_calls
 from bendybus.frontend.upstreams.unary_calls import Repeatable, Target
 from bendybus.frontend.upstreams.upstream import now_ms
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 _NAME_BYTES: Final = limits.OPERATION_ID_BYTES_MAX
 # Longer than SDKs repeat a request; partitions remember outcomes for some minutes.
 UNFINISHED_MS: Final = 120_000
-# About 200 bytes each.
-UNFINISHED_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,6 @@ async def _cancel(
     by_partition: Mapping[int, Sequence[int]],
     name: Repeatable,
 ) -> None:
-    # A partition of 0.10 cancels at the check: by the name it knows the next step as a repeat.
     async def cancel(*, only_check: bool) -> None:
         await fan_out.gather(
             front_end.upstreams,

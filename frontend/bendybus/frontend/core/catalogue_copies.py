@@ -2,10 +2,9 @@
 
 The registrar commits a change; partitions take it from there by themselves, and this waits for
 them. It copies only to those that do not: the registrar, which lacks something after it was
-restored, partitions of 0.7, all partitions of a bus whose registrar is of 0.7, and one that did not
-take a change in time. Which partition lacks what is decided by `domain.directory`. A caller that
-changes an entry holds its key meanwhile, so that it is copied once; what failed is copied by the
-task that brings lagging partitions up to date.
+restored, and one that did not take a change in time. `domain.directory` decides which partition
+lacks an entry. A caller that changes an entry holds its key meanwhile, so that it is copied
+once; what failed is copied by the task that brings lagging partitions up to date.
 """
 
 import asyncio
@@ -152,13 +151,10 @@ class CatalogueCopies:
 
     async def _catch_up(self, upstream: Upstream) -> bool:
         """Copy to one partition what it lacks; False: it did not take something."""
-        # A partition of an earlier version gets what it cannot keep when it is upgraded.
         lagging = [
             entity
             for entity in self._directory.lagging(upstream.partition)
             if subscription_name.family(entity.key) not in self._held
-            and entity.kind in upstream.entity_kinds
-            and (not entity.description.requires_session or upstream.knows_sessions)
         ]
         try:
             refused = await self._copy(upstream, lagging)

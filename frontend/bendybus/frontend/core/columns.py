@@ -69,10 +69,11 @@ def all_in_sessions(batch: message_pb2.MessageBatch) -> bool:
 def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
     """Return why messages, by index, cannot be sent: a text or a number out of its bounds."""
     expected = len(batch.messages)
-    for name in _SENT_COLUMNS:
-        size = len(getattr(batch, name))
-        if size not in (0, expected):
-            raise errors.InvalidArgument(name, f"has {size} entries for {expected} messages.")
+    for field, column in batch.ListFields():
+        if len(column) != expected:
+            raise errors.InvalidArgument(
+                field.name, f"has {len(column)} entries for {expected} messages."
+            )
     if batch.formats or batch.heads:
         message_format.check(batch.heads, batch.formats)
     columns = (

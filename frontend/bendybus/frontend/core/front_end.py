@@ -13,11 +13,11 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.lifecycle import EntityState
 from bendybus.frontend.core.by_number import Unfinished
-from bendybus.frontend.core.call_ledger import CallLedger
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies
-from bendybus.frontend.core.flow_control import FlowControl
 from bendybus.frontend.core.manage import EntityManager
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.flow_control import FlowControl
+from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.core.sessions import SessionDispatcher
@@ -43,20 +43,23 @@ class FrontEnd:
         self.settings = settings
         self.metrics = Metrics()
         self.directory = Directory()
-        self.calls = CallLedger()
+        self.quota = Quota(by_policy=settings.access_policies is not None)
         self.metrics.name_by(self.directory.name_of)
         self.upstreams = {
             partition: Upstream(partition, address, settings, self, credentials)
             for partition, address in sorted(settings.partitions.items())
         }
-        self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics)
+        self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics, self.quota.sends)
         self.receives = ReceiveDispatcher(self.upstreams, self.directory, self.metrics)
         timeout_s = settings.unary_timeout_s
-        # Of all receivers' streams.
-        self.deliveries = FlowControl(self.receives)
+        # Receivers and senders have separate counts: a client that reads no messages may go on
+        # sending.
+        self.deliveries, self.send_answers = FlowControl(self.receives), FlowControl()
         self.sessions = SessionDispatcher(self.upstreams, self.receives, timeout_s=timeout_s)
         self.settles = SettleDispatcher(self.upstreams, self.metrics)
-        self.transactions = TransactionDispatcher(self.upstreams, self.directory, self.metrics)
+        self.transactions = TransactionDispatcher(
+            self.upstreams, self.directory, self.metrics, self.quota
+        )
         self.cancellations = Unfinished()
         self.copies = CatalogueCopies(self.upstreams, self.directory, timeout_s)
         self.manager = EntityManager(self.upstreams, self.directory, self.copies, timeout_s)
@@ -93,10 +96,8 @@ class FrontEnd:
 
     def accounted_bytes(self) -> int:
         """Return the bytes of requests, answers and messages that are counted somewhere."""
-        ledger = self.calls
-        calls = ledger.requests.held + ledger.answers.held + ledger.receives.held
-        messages = self.receives.held.total + self.deliveries.unread_bytes
-        return calls + messages + self.sends.bytes_under_way()
+        unread = self.deliveries.unread_bytes + self.send_answers.unread_bytes
+        return self.receives.held.total + unread + self.quota.accounted_bytes()
 
     def message_bytes_max(self, entity_path: str) -> int:
         """Return the largest message that an entity, or the topic of a subscription, may have."""
@@ -155,6 +156,10 @@ class FrontEnd:
         self.copies.changed()
         self.receives.back(partition)
         self.sessions.back(partition)
+
+    def entry(self, key: str) -> Entity | None:
+        """Return the newest known entry of a name in lower case; it may be a tombstone."""
+        return self.directory.entry(key)
 
     def catalogue(
         self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool

@@ -7,18 +7,18 @@ at in intervals, and deleted when they are idle.
 import asyncio
 import contextlib
 import logging
+import time
 import uuid
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bendybus.domain import authorization_rules, entity_settings, errors, shared_access
+from bendybus.domain import authorization_rules, errors, shared_access
 from bendybus.domain import entity as entities
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters import rule as rule_domain
 from bendybus.domain.filters import rule_set
@@ -27,6 +27,7 @@ from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core import fan_out
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies, Outcomes
+from bendybus.frontend.core.quota.bounds import UNFINISHED_MAX
 from bendybus.frontend.upstreams import unary_calls
 from bendybus.frontend.upstreams.unary_calls import Commit, Counts
 from bendybus.frontend.upstreams.upstream import Upstream
@@ -34,12 +35,17 @@ from bendybus.frontend.upstreams.upstream import Upstream
 REGISTRAR: Final = 0
 PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1_000
+# How long a change that is not confirmed may be repeated; SDKs repeat calls for some seconds.
+REPEATED_WITHIN_S: Final = 60.0
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A change that is done on all partitions that matter; `outcomes` names the others."""
+    """A change that is done on all partitions that matter; `outcomes` names the others.
+
+    Of a subscription whose rule was changed, `entity` has that rule, and maybe no other.
+    """
 
     entity: Entity
     outcomes: Outcomes
@@ -74,6 +80,7 @@ class EntityManager:
         self._timeout_s = timeout_s
         # Calls under way, by what they do.
         self._under_way: Counter[tuple[str, ...]] = Counter()
+        self._unconfirmed = _Unconfirmed()
 
     async def change(self, wanted: Commit) -> Changed:
         """Commit at the registrar, copy to all. Raises the domain error.
@@ -82,7 +89,6 @@ class EntityManager:
         which is recorded then. A creation without a UID gets one.
         """
         entities.check_name_of(wanted.name, wanted.kind)
-        self._check_version(wanted)
         wanted = self._with_keys(wanted)
         if wanted.action is EntityAction.CREATE:
             uid = wanted.uid or str(uuid.uuid4())
@@ -92,13 +98,14 @@ class EntityManager:
         with self._copies.held(wanted.name.lower()), self._noted(wanted) as alone:
             try:
                 entity = await self._commit(wanted)
-            except errors.EntityAlreadyExists:
-                half_done = self._half_done(wanted)
+            except (errors.EntityAlreadyExists, errors.EntityNotFound):
+                found = self._done_before(wanted, earlier)
                 # What repeats a call comes after it failed. Of creations at the same time, which
                 # may be equal, only one succeeds.
-                if earlier is None or half_done is None or not alone():
+                if found is None or not alone():
                     raise
-                entity = half_done
+                entity = found
+            self._unconfirmed.add(_what(wanted), entity)
             outcomes = await self._copies.copy(entity)
         missing = [partition for partition in entity.partitions() if outcomes.get(partition)]
         if missing:
@@ -116,6 +123,7 @@ class EntityManager:
                     "generation": str(entity.generation),
                 },
             )
+        self._unconfirmed.forget(_what(wanted))
         return Changed(entity, outcomes)
 
     async def change_rule(
@@ -207,52 +215,6 @@ class EntityManager:
         )
         return [sums(entity, answers) for entity in shown]
 
-    def _check_version(self, wanted: Commit) -> None:
-        """Raise InvalidOperation while a partition is of a version that lacks what is wanted."""
-        # What takes migrated entities has topics: the same version brought both.
-        kind = EntityKind.TOPIC if wanted.migrated else wanted.kind
-        by_session = bool(wanted.changes.get("requires_session"))
-        version = entity_settings.version_of(wanted.changes)
-        if kind is EntityKind.QUEUE and not by_session and version == 1:
-            return
-        heard = {
-            partition: upstream
-            for partition, upstream in self._upstreams.items()
-            if self._directory.heard(partition)
-        }
-        behind = [
-            partition
-            for partition, upstream in heard.items()
-            if kind not in upstream.entity_kinds or (by_session and not upstream.knows_sessions)
-        ]
-        what = "sessions" if kind is EntityKind.QUEUE else f"{kind}s"
-        what = "migrated entities" if wanted.migrated else what
-        if not behind:
-            behind = [each for each in heard if heard[each].settings_version < version]
-            what = " or ".join(
-                entity_settings.BY_NAME[name].manifest_name
-                for name, value in wanted.changes.items()
-                if entity_settings.version_of({name: value}) == version
-            )
-        if behind:
-            raise errors.InvalidOperation(
-                f"partitions {behind} run an earlier version, which has no {what}. Finish the "
-                "upgrade of the bus first.",
-                metadata={"partitions": ",".join(map(str, behind))},
-            )
-        unknown = [
-            partition
-            for partition, upstream in self._upstreams.items()
-            if partition not in heard and upstream.settings_version < version
-        ]
-        if unknown and version > entity_settings.VERSION_UNSAID:
-            # One of 0.10 would take the entry without what it does not know, at this generation.
-            raise errors.PartitionUnavailable(
-                f"partitions {unknown} have not said yet whether they keep {what}. Repeat the call "
-                "when they are back.",
-                metadata={"partitions": ",".join(map(str, unknown))},
-            )
-
     async def _commit(self, wanted: Commit) -> Entity:
         registrar = self._upstreams[REGISTRAR]
         if not registrar.available:
@@ -266,10 +228,7 @@ class EntityManager:
     @contextlib.contextmanager
     def _noted(self, wanted: Commit) -> Iterator[Callable[[], bool]]:
         """Note a call that is under way; yield what tells whether it is the only such call."""
-        what: tuple[str, ...] = (wanted.action.name, wanted.name.lower())
-        if wanted.rule_change is not None:
-            change = wanted.rule_change
-            what += (change.action, change.rule.name.lower())
+        what = _what(wanted)
         self._under_way[what] += 1
         try:
             yield lambda: self._under_way[what] == 1
@@ -288,8 +247,34 @@ class EntityManager:
         complete = authorization_rules.completed(rules, current, shared_access.new_key)
         return replace(wanted, changes={**wanted.changes, "authorization_rules": complete})
 
+    def _done_before(self, wanted: Commit, earlier: Entity | None) -> Entity | None:
+        """Return the entity of an earlier try whose caller is to repeat the call, or None.
+
+        `earlier`: what was half done when this one began.
+        """
+        recorded = self._unconfirmed.get(_what(wanted))
+        if recorded is not None and self._is_deletion(wanted):
+            return recorded
+        found = self._as_wanted(wanted)
+        if recorded is not None and found is not None and found.uid == recorded.uid:
+            return found
+        return None if earlier is None else self._half_done(wanted)
+
+    def _is_deletion(self, wanted: Commit) -> bool:
+        change = wanted.rule_change
+        if change is not None:
+            return change.action is RuleAction.DELETE
+        return wanted.action is EntityAction.DELETE
+
     def _half_done(self, wanted: Commit) -> Entity | None:
         """Return what an earlier try of the same call made, if a partition of it may lack it."""
+        entity = self._as_wanted(wanted)
+        if entity is None or not self._directory.lacked(entity.key, entity.partitions()):
+            return None
+        return entity
+
+    def _as_wanted(self, wanted: Commit) -> Entity | None:
+        """Return the entity that a call would make, if it is there already."""
         try:
             entity = self._directory.find(wanted.name, wanted.kind)
         except BusError:
@@ -299,18 +284,43 @@ class EntityManager:
         )
         if wanted.rule_change is not None:
             rule = wanted.rule_change.rule
-            same = rule_set.find(rules_of(entity), rule.name) == rule
-        half_done = bool(self._directory.lacked(entity.key, entity.partitions()))
+            same = rule_set.find(entities.rules_of(entity), rule.name) == rule
         # A client may change a rule of a subscription that a manifest made.
         own = entity.origin is wanted.origin or wanted.rule_change is not None
-        return entity if same and half_done and own else None
+        return entity if same and own else None
 
 
-def rules_of(subscription: Entity) -> tuple[Rule, ...]:
-    """Return the rules of a subscription."""
-    described = subscription.description
-    assert isinstance(described, SubscriptionDescription), subscription
-    return described.rules
+def _what(wanted: Commit) -> tuple[str, ...]:
+    """Return a key that equal calls share."""
+    change = wanted.rule_change
+    of_rule = () if change is None else (change.action, change.rule.name.lower())
+    return (wanted.action.name, wanted.name.lower(), *of_rule)
+
+
+class _Unconfirmed:
+    """Changes of the last minute that are recorded, and whose callers are to repeat the call.
+
+    When they do, all partitions may have taken it, and the registrar says that it was done before.
+    """
+
+    def __init__(self) -> None:
+        self._changes: OrderedDict[tuple[str, ...], tuple[float, Entity]] = OrderedDict()
+
+    def add(self, what: tuple[str, ...], entity: Entity) -> None:
+        """Take note of a change that is recorded."""
+        self.forget(what)
+        self._changes[what] = (time.monotonic(), entity)
+        if len(self._changes) > UNFINISHED_MAX:
+            self._changes.popitem(last=False)
+
+    def get(self, what: tuple[str, ...]) -> Entity | None:
+        """Return the entity of a change that was not confirmed, or None."""
+        at_s, entity = self._changes.get(what, (0.0, None))
+        return entity if time.monotonic() - at_s < REPEATED_WITHIN_S else None
+
+    def forget(self, what: tuple[str, ...]) -> None:
+        """Take note that a change is confirmed."""
+        self._changes.pop(what, None)
 
 
 def sums(entity: Entity, answers: Mapping[int, Mapping[str, Counts] | BusError]) -> Runtime:

@@ -5,7 +5,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Final
 
-from bendybus.domain import errors, forwarding, limits, message_access
+from bendybus.domain import errors, forwarding, message_access
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
@@ -15,6 +15,7 @@ from bendybus.frontend.core import columns, lease
 from bendybus.frontend.core.credit import Credit, Owner
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.partition_asks import AskPartition, GiveBack, HandOver, WithdrawAsk
+from bendybus.frontend.core.quota.bounds import CACHED
 from bendybus.frontend.core.receive_cache import HeldBytes
 from bendybus.frontend.core.receiver import Batches, Delivery, Fail, Hand, Receiver
 from bendybus.frontend.core.shared_cache import REASK_S, Key, SharedCache
@@ -22,9 +23,6 @@ from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 
 CHECK_S: Final = 1.0
-# What all caches of this front end may hold, and those filled for one connection.
-HELD_BYTES_MAX: Final = 64 * limits.MB
-OWNER_BYTES_MAX: Final = 16 * limits.MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,15 +328,15 @@ class ReceiveDispatcher:
     def _bound(self) -> None:
         """Give back what was cached longest ago while the caches hold too much."""
         held = self.held
-        if held.total > HELD_BYTES_MAX:
+        if held.total > CACHED.all:
             holding = [shared for shared in self._caches.values() if shared.cache.holds]
             for shared in sorted(holding, key=lambda shared: shared.cache.used_ms):
-                if held.total <= HELD_BYTES_MAX:
+                if held.total <= CACHED.all:
                     break
                 shared.perform(shared.cache.give_back_all())
         # No other connection's has grown since the last check.
         owner = held.grown
-        if held.by_owner.get(owner, 0) > OWNER_BYTES_MAX:
+        if held.by_owner.get(owner, 0) > CACHED.connection:
             for shared in list(self._caches.values()):
                 shared.perform(shared.cache.give_back_of(owner))
 

@@ -12,11 +12,10 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns, partition_asks
 from bendybus.frontend.core.credit import MESSAGES_MAX, Credit, Owner
+from bendybus.frontend.core.quota.bounds import CREDITS_MAX
 from bendybus.frontend.core.shared_cache import SharedCache
 from bendybus.frontend.upstreams.upstream import now_ms
 
-# Credits of one receiver at the same time; what one of them may be for.
-CREDITS_MAX: Final = 1_000
 CREDIT_MESSAGES_MAX: Final = 2**32 - 1
 
 Batches = Sequence[columns.DeliveredBatch]

@@ -13,6 +13,7 @@ from typing import Final
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError, OutcomeUnknown
 from bendybus.frontend.core import columns
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.send import Respond, SendDispatcher, SendOutcome, SendRequest
 
 # Before the first repeat, and at most.
@@ -28,14 +29,14 @@ class RepeatedSends:
         self._producer_id = os.urandom(16)
         self._sequence = itertools.count(1)
 
-    def submit(self, request: SendRequest, respond: Respond, *, client: str = "") -> None:
+    def submit(self, request: SendRequest, respond: Respond, holder: Holder) -> None:
         """Start a request without a name; `respond` is called once, maybe at once."""
         request.producer_id = self._producer_id
         request.producer_sequence = next(self._sequence)
-        sending = _Sending(self._sends, request, respond, client)
-        self._sends.submit(request, sending.answered, client=client)
+        sending = _Sending(self._sends, request, respond, holder)
+        self._sends.submit(request, sending.answered, holder)
 
-    async def send(self, request: SendRequest, *, client: str = "") -> SendOutcome:
+    async def send(self, request: SendRequest, holder: Holder) -> SendOutcome:
         """Send one request and return its outcome. Raises why it was refused."""
         future: asyncio.Future[SendOutcome | BusError] = asyncio.get_running_loop().create_future()
 
@@ -43,7 +44,7 @@ class RepeatedSends:
             if not future.done():
                 future.set_result(result)
 
-        self.submit(request, respond, client=client)
+        self.submit(request, respond, holder)
         result = await future
         if isinstance(result, BusError):
             raise result
@@ -54,12 +55,12 @@ class _Sending:
     """A request, from its first try to its last answer."""
 
     def __init__(
-        self, sends: SendDispatcher, request: SendRequest, respond: Respond, client: str
+        self, sends: SendDispatcher, request: SendRequest, respond: Respond, holder: Holder
     ) -> None:
         self._sends = sends
         self._request = request
         self._respond = respond
-        self._client = client
+        self._holder = holder
         self._loop = asyncio.get_running_loop()
         self._began_s = self._loop.time()
         self._until_s = (
@@ -103,7 +104,7 @@ class _Sending:
             timeout_ms=max(1, round((self._until_s - now_s) * 1_000)),
             age_ms=max(1, round((now_s - self._began_s) * 1_000)),
         )
-        self._sends.submit(request, self.answered, client=self._client)
+        self._sends.submit(request, self.answered, self._holder)
 
     def _starts(self) -> list[int]:
         """Return where each unit begins, and where the last one ends."""

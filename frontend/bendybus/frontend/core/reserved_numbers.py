@@ -10,7 +10,7 @@ from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, fan_out, routing
 from bendybus.frontend.upstreams import unary_calls
-from bendybus.frontend.upstreams.unary_calls import OlderPartition, Target
+from bendybus.frontend.upstreams.unary_calls import Target
 from bendybus.frontend.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ async def reserve(
 ) -> list[int]:
     """Return a number for each message. Raises the domain error.
 
-    0 for a message without a key that a partitioned entity is sent, which a transaction refuses,
-    and for those of a partition that is too old for this: they get one when they are stored.
+    0 for a message without a key that a partitioned entity is sent, which a transaction refuses.
     """
     entity = front_end.directory.find(entity_path)
     message_access.check(entity, Access.SEND)
@@ -35,16 +34,12 @@ async def reserve(
             places.setdefault(entity.partition_of(key or ""), []).append(at)
     target = Target(entity, SubQueue.MAIN, front_end.settings.unary_timeout_s)
 
-    async def ask(upstream: Upstream) -> int | None:
+    async def ask(upstream: Upstream) -> int:
         count = len(places[upstream.partition])
-        try:
-            return await unary_calls.reserve_numbers(upstream, target, count=count)
-        except OlderPartition:
-            return None
+        return await unary_calls.reserve_numbers(upstream, target, count=count)
 
     firsts = await fan_out.gather(front_end.upstreams, places, ask, what="messages")
     for partition, first in firsts.items():
-        if first is not None:
-            for number, at in enumerate(places[partition], first):
-                numbers[at] = number
+        for number, at in enumerate(places[partition], first):
+            numbers[at] = number
     return numbers

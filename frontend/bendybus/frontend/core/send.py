@@ -22,6 +22,8 @@ from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.bounds import SEND_PART_BYTES, SENDS
+from bendybus.frontend.core.quota.room import Holder, Room
 from bendybus.frontend.core.send_failover import (
     Action,
     Attempt,
@@ -37,11 +39,6 @@ from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 TICK_S: Final = 0.05
 # A tick that comes later than this: the process was suspended, or too busy to read answers.
 LATE_S: Final = 0.2
-# Parts of frames, and bytes of them, under way through this process; more are refused as busy.
-ATTEMPTS_MAX: Final = 20_000
-BYTES_MAX: Final = 256 * limits.MB
-# Of them, bytes of one client: of one connection. A single frame may always go.
-CLIENT_BYTES_MAX: Final = 64 * limits.MB
 
 
 # One for each request of a connection, and built for each frame: not frozen, which costs more.
@@ -71,6 +68,8 @@ class SendRequest:
     run: int = 0
     # Its sizes were compared with the limits before the messages were converted to the contract.
     measured: bool = False
+    # Bytes of memory that the request holds until it is answered; 0: the bytes of its messages.
+    held_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -95,15 +94,21 @@ class Tag:
 
     respond: Respond
     began_s: float
-    size_bytes: int
-    client: str
+    holder: Holder
+    # The room that it takes of its holder and of its entity.
+    size_bytes: int = 0
+    entity_uid: str = ""
 
 
 class SendDispatcher:
     """All sends of this front end."""
 
     def __init__(
-        self, upstreams: dict[int, Upstream], directory: Directory, metrics: Metrics
+        self,
+        upstreams: dict[int, Upstream],
+        directory: Directory,
+        metrics: Metrics,
+        room: Room | None = None,
     ) -> None:
         self._upstreams = upstreams
         self._directory = directory
@@ -112,29 +117,24 @@ class SendDispatcher:
         # For sends that come without a producer of their own.
         self._producer_id = os.urandom(16)
         self._sequence = 0
-        self._bytes = 0
-        # Bytes under way, by client.
-        self._held: dict[str, int] = {}
+        self._room = room or Room(SENDS)
         self._ticking = False
         # When the next tick is due; seconds of the loop's clock.
         self._due_s = 0.0
 
-    def submit(self, request: SendRequest, respond: Respond, *, client: str = "") -> None:
-        """Start a request of the connection `client`; `respond` is called once, maybe at once."""
-        size_bytes = request.messages.ByteSize()
-        tag = Tag(respond, time.perf_counter(), size_bytes, client)
+    def submit(self, request: SendRequest, respond: Respond, holder: Holder) -> None:
+        """Start a request; `respond` is called once, maybe at once."""
+        tag = Tag(respond, time.perf_counter(), holder)
         try:
             frame, routed = self._frame(request, tag)
         except BusError as error:
             self._metrics.refused(request.entity, error)
             respond(error)
             return
-        self._bytes += size_bytes
-        self._held[client] = self._held.get(client, 0) + size_bytes
         self._execute(self._attempts.submit(frame, routed, now_ms()))
         self._start_ticking()
 
-    async def send(self, request: SendRequest, *, client: str = "") -> SendOutcome:
+    async def send(self, request: SendRequest, holder: Holder) -> SendOutcome:
         """Send one request and return its outcome. Raises why it was refused."""
         future: asyncio.Future[SendOutcome] = asyncio.get_running_loop().create_future()
 
@@ -146,7 +146,7 @@ class SendDispatcher:
             else:
                 future.set_result(result)
 
-        self.submit(request, respond, client=client)
+        self.submit(request, respond, holder)
         return await future
 
     # From partitions
@@ -170,10 +170,6 @@ class SendDispatcher:
         """Take note that a partition's circuit breaker opened."""
         self._execute(self._attempts.stalled(partition, why, now_ms()))
 
-    def bytes_under_way(self) -> int:
-        """Return the bytes of all frames that are not answered yet."""
-        return self._bytes
-
     def under_way(self) -> int:
         """Return how many parts of requests wait for partitions."""
         return len(self._attempts)
@@ -196,18 +192,6 @@ class SendDispatcher:
         if not 0 < keys.count <= limits.FRAME_MESSAGES_MAX:
             raise errors.InvalidArgument(
                 "messages", f"a frame holds 1 to {limits.FRAME_MESSAGES_MAX} messages."
-            )
-        full = self._bytes and self._bytes + tag.size_bytes > BYTES_MAX
-        if full or len(self._attempts) >= ATTEMPTS_MAX:
-            raise errors.ServerBusy(
-                "too many sends are in flight at the front end. Retry.", retry_after_ms=500
-            )
-        held = self._held.get(tag.client, 0)
-        if held and held + tag.size_bytes > CLIENT_BYTES_MAX:
-            raise errors.ServerBusy(
-                f"this connection has {held // limits.MB} MB of sends under way; at most "
-                f"{CLIENT_BYTES_MAX // limits.MB} MB are taken. Wait for answers.",
-                retry_after_ms=500,
             )
         # Before anything reads a column at a message's index.
         faults = columns.faults(request.messages)
@@ -245,7 +229,21 @@ class SendDispatcher:
             offsets=frame.offsets,
             run=request.run or routing.RUN,
         )
-        return frame, routing.without_faults(routed, faults) if faults else routed
+        if faults:
+            routed = routing.without_faults(routed, faults)
+        self._take_room(request, tag, entity, len(routed.parts))
+        return frame, routed
+
+    def _take_room(self, request: SendRequest, tag: Tag, entity: Entity, parts: int) -> None:
+        """Take room for a request of `parts` partitions. Raises ServerBusy."""
+        held_bytes = request.held_bytes or request.messages.ByteSize()
+        tag.size_bytes, tag.entity_uid = held_bytes + parts * SEND_PART_BYTES, entity.uid
+        if not self._room.take(tag.holder, tag.size_bytes, entity.uid):
+            raise errors.ServerBusy(
+                f"too many sends are under way, of this connection, of this policy, to "
+                f"{entity.name!r} or of all. Wait for answers, and retry.",
+                retry_after_ms=500,
+            )
 
     def _check_split(self, request: SendRequest) -> None:
         """Raise MessageSizeExceeded for a unit that is too large, though its pieces are not."""
@@ -293,10 +291,7 @@ class SendDispatcher:
 
     def _finish(self, frame: Frame) -> None:
         tag = frame.tag
-        self._bytes -= tag.size_bytes
-        self._held[tag.client] -= tag.size_bytes
-        if not self._held[tag.client]:
-            del self._held[tag.client]
+        self._room.give(tag.holder, tag.size_bytes, tag.entity_uid)
         seconds = time.perf_counter() - tag.began_s
         failed = len(frame.failures)
         for error in frame.failures.values():

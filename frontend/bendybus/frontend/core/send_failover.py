@@ -320,18 +320,15 @@ class SendFailover:
             if chosen is None:
                 return self._fail(attempt, self._none_left(attempt))
             partition, share_ms = chosen, _share_ms(frame, now_ms)
+        if attempt.attempt_id:
+            # One of its own, as the earlier one is known elsewhere.
+            attempt = replace(attempt)
         self._last_id += 1
-        started = replace(
-            attempt,
-            attempt_id=self._last_id,
-            partition=partition,
-            deadline_ms=now_ms + share_ms,
-            tried=attempt.tried | {partition},
-            retry_at_ms=0,
-            return_until_ms=0,
-        )
-        self._attempts[self._last_id] = started
-        return [Transmit(started)]
+        attempt.attempt_id, attempt.partition = self._last_id, partition
+        attempt.deadline_ms, attempt.tried = now_ms + share_ms, attempt.tried | {partition}
+        attempt.retry_at_ms = attempt.return_until_ms = 0
+        self._attempts[self._last_id] = attempt
+        return [Transmit(attempt)]
 
     def _choose(self, entity: Entity, lane: int, tried: frozenset[int]) -> int | None:
         count = entity.partition_count

@@ -202,7 +202,6 @@ class SessionOffers:
         while True:
             if not upstream.available:
                 raise unavailable(upstream)
-            _check_version(upstream)
             ask_id, future = self._receives.next_ask_id(), loop.create_future()
             self._asks[ask_id] = _Asked(partition, entity.uid, future)
             frame = deliver_frames.accept_session(
@@ -274,8 +273,7 @@ class SessionOffers:
     # Asking
 
     def _can_offer(self, partition: int) -> bool:
-        upstream = self._upstreams[partition]
-        return upstream.available and upstream.knows_sessions
+        return self._upstreams[partition].available
 
     def _perform(self, uid: str, actions: list[Action[_Future]]) -> None:
         for action in actions:
@@ -388,14 +386,6 @@ class SessionOffers:
                 del self._asks[ask_id]
                 if asked.named is not None and not asked.named.done():
                     asked.named.set_exception(errors.PartitionUnavailable("its stream ended."))
-
-
-def _check_version(upstream: Upstream) -> None:
-    if not upstream.knows_sessions:
-        raise errors.InvalidOperation(
-            f"partition {upstream.partition} runs an earlier version, which has no sessions. "
-            "Finish the upgrade of the bus first."
-        )
 
 
 class SessionRequests:

@@ -167,9 +167,6 @@ class SettleDispatcher:
     def _tell(self, settling: Settling, part: _Part) -> bool:
         """Hand a part to its partition; return False if it is to wait for room there."""
         upstream, frame, settle_id, indexes = part
-        if settling.request.delay_ms and not upstream.knows_delays:
-            _fail(settling, indexes, _no_delays(upstream))
-            return True
         partition, disposition = upstream.partition, settling.request.disposition
         renewal = disposition is Disposition.RENEW_LOCK
         if disposition is Disposition.RELEASE:
@@ -302,16 +299,6 @@ def _busy(partition: int) -> BusError:
     return errors.ServerBusy(
         f"partition {partition}: settlement queue is full. Repeat the settlement.",
         metadata={"partition": str(partition)},
-    )
-
-
-def _no_delays(upstream: Upstream) -> BusError:
-    if not upstream.available:
-        return _unreachable(upstream.partition, "it was not reached yet")
-    return errors.InvalidOperation(
-        f"partition {upstream.partition} runs an older version, which does not abandon messages "
-        "with a delay. Update all partition servers, or abandon without one.",
-        metadata={"partition": str(upstream.partition)},
     )
 
 

@@ -33,6 +33,8 @@ from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.quota import Quota
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.upstreams import unary_calls
 from bendybus.frontend.upstreams.unary_calls import (
@@ -47,13 +49,7 @@ from bendybus.frontend.upstreams.unary_calls import (
 )
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 
-# Open transactions, of one connection and of all, and the bytes that these keep. One policy may
-# have all but a tenth of them.
-CLIENT_OPEN_MAX: Final = 500
-OPEN_MAX: Final = 5_000
-BYTES_MAX: Final = 256 * limits.MB
-CLIENT_BYTES_MAX: Final = 64 * limits.MB
-# Parts that read what their entity holds: the transaction goes through it.
+# Parts that make their entity the one that the transaction goes through.
 _OF_RECEIVERS: Final = (SettlePart, StatePart)
 # How soon a commit is repeated that met another version of the entity at its partition.
 RETRY_S: Final = 0.05
@@ -322,24 +318,14 @@ def _tokens(tokens: bytes) -> Iterable[bytes]:
     return (tokens[at : at + size] for at in range(0, len(tokens), size))
 
 
-@dataclass(slots=True)
-class _Share:
-    """What a connection, or a policy, keeps open."""
-
-    transactions: int = 0
-    size_bytes: int = 0
-
-
 @dataclass(slots=True, eq=False)
 class Open:
     """An open transaction of a connection. Closed by `commit`, by `forget`, and after its time."""
 
-    client: str
+    holder: Holder
     transaction: Transaction
-    # Of the caller; "" where there is none.
-    policy: str = ""
     size_bytes: int = 0
-    # Why it was closed here, though its caller did not ask for that.
+    # The reason if the front end closed it.
     ended: BusError | None = None
     closed: bool = False
     timer: asyncio.TimerHandle | None = None
@@ -362,42 +348,30 @@ class TransactionDispatcher:
     """All transactions of this front end."""
 
     def __init__(
-        self, upstreams: dict[int, Upstream], directory: Directory, metrics: Metrics
+        self,
+        upstreams: dict[int, Upstream],
+        directory: Directory,
+        metrics: Metrics,
+        quota: Quota | None = None,
     ) -> None:
         self._upstreams = upstreams
         self._directory = directory
         self._metrics = metrics
-        self._open: set[Open] = set()
-        self._bytes = 0
-        # By connection, and by policy.
-        self._shares: dict[str, _Share] = {}
-        self._policies: dict[str, _Share] = {}
+        self._quota = quota or Quota()
 
-    def begin(
-        self, transaction_id: bytes, *, client: str, policy: str = "", age_ms: int = 0
-    ) -> Open:
-        """Open a transaction of the connection `client`.
+    def begin(self, transaction_id: bytes, holder: Holder, *, age_ms: int = 0) -> Open:
+        """Open a transaction.
 
         `age_ms`: since its first operation, on another stream. Raises InvalidArgument, ServerBusy.
         """
         bounds.check_number("age_ms", age_ms, bounds.TIME_MS_MAX)
-        opened = Open(client, Transaction(transaction_id, now_ms() - age_ms), policy)
-        share = self._shares.get(client)
-        if share is not None and share.transactions >= CLIENT_OPEN_MAX:
+        opened = Open(holder, Transaction(transaction_id, now_ms() - age_ms))
+        if not self._quota.transactions.take(holder, 1):
             raise errors.ServerBusy(
-                f"this connection has {CLIENT_OPEN_MAX} open transactions; no more are taken. "
-                "Commit or roll back one of them.",
+                "too many transactions are open, of this connection, of this policy or of all. "
+                "Commit or roll back some, and retry.",
                 retry_after_ms=500,
             )
-        theirs = self._policies.get(policy, _Share()).transactions
-        if len(self._open) >= OPEN_MAX or theirs >= _part_of(OPEN_MAX, policy):
-            raise errors.ServerBusy(
-                "the front end has too many open transactions, of this policy or of all. Retry.",
-                retry_after_ms=500,
-            )
-        self._shares.setdefault(client, _Share()).transactions += 1
-        self._policies.setdefault(policy, _Share()).transactions += 1
-        self._open.add(opened)
         left_s = max(0.0, (limits.TRANSACTION_MS_MAX - age_ms) / 1000)
         loop = asyncio.get_running_loop()
         opened.timer = loop.call_later(left_s, self._time_out, opened)
@@ -437,19 +411,13 @@ class TransactionDispatcher:
         opened.closed = True
         if opened.timer is not None:
             opened.timer.cancel()
-        self._open.discard(opened)
-        self._bytes -= opened.size_bytes
-        for shares, name in ((self._shares, opened.client), (self._policies, opened.policy)):
-            share = shares[name]
-            share.transactions -= 1
-            share.size_bytes -= opened.size_bytes
-            if not share.transactions:
-                del shares[name]
+        self._quota.transactions.give(opened.holder, 1)
+        self._quota.transaction_bytes.give(opened.holder, opened.size_bytes)
         self._metrics.transactions.labels(outcome).inc()
 
     def open(self) -> int:
         """Return how many transactions are open."""
-        return len(self._open)
+        return self._quota.transactions.held
 
     def _collect(self, opened: Open, operations: Sequence[Operation]) -> None:
         if opened.ended is not None:
@@ -460,9 +428,7 @@ class TransactionDispatcher:
         transaction.collect(operations, self._directory)
         grown = transaction.size_bytes - opened.size_bytes
         opened.size_bytes += grown
-        self._bytes += grown
-        self._shares[opened.client].size_bytes += grown
-        self._policies[opened.policy].size_bytes += grown
+        self._quota.transaction_bytes.hold(opened.holder, grown)
 
     async def _commit(self, opened: Open, asked: Commit) -> Answer:
         bounds.check_number("timeout_ms", asked.timeout_ms, bounds.TIME_MS_MAX)
@@ -517,20 +483,10 @@ class TransactionDispatcher:
 
     def _check_room(self, opened: Open, operations: Sequence[Operation]) -> None:
         size_bytes = sum(_content_bytes(each.part) for each in operations)
-        theirs = self._policies[opened.policy].size_bytes
-        if (self._bytes and self._bytes + size_bytes > BYTES_MAX) or (
-            theirs and theirs + size_bytes > _part_of(BYTES_MAX, opened.policy)
-        ):
+        if not self._quota.transaction_bytes.has(opened.holder, size_bytes):
             raise errors.ServerBusy(
-                "open transactions hold too much memory at the front end, those of this policy or "
-                "of all. Retry.",
-                retry_after_ms=500,
-            )
-        held = self._shares[opened.client].size_bytes
-        if held and held + size_bytes > CLIENT_BYTES_MAX:
-            raise errors.ServerBusy(
-                f"this connection has {held // limits.MB} MB in open transactions; at most "
-                f"{CLIENT_BYTES_MAX // limits.MB} MB are taken. Commit or roll back one of them.",
+                "open transactions hold too many bytes of messages, those of this connection, of "
+                "this policy or of all. Commit or roll back some, and retry.",
                 retry_after_ms=500,
             )
 
@@ -569,8 +525,3 @@ def _content_bytes(part: Part) -> int:
     if isinstance(part, SendPart | TransferPart):
         return part.messages.ByteSize()
     return len(part.state or b"") if isinstance(part, StatePart) else 0
-
-
-def _part_of(most: int, policy: str) -> int:
-    """Return what one policy may have of that; all of it where there are no policies."""
-    return most - (most // 10 if policy else 0)

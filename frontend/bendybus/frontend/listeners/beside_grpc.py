@@ -105,6 +105,7 @@ class BesideGrpc:
             amqp.admit,
             self._front_end.ready,
             Administration(self._front_end, self._authenticator),
+            self._front_end.quota.turns,
             connections_max=self._settings.max_connections,
             request_s=amqp.times.first_s,
             names=None if self._authenticator.required else names,
@@ -127,6 +128,7 @@ class BesideGrpc:
                 self._grpc,
                 connections_max=self._settings.max_connections,
                 known_s=amqp.times.first_s,
+                strangers=self._front_end.quota.strangers,
             )
             with readiness.listening(address):
                 await port.open(address, self._shared_context)
@@ -136,10 +138,6 @@ class BesideGrpc:
         """Close all connections."""
         if self._amqp is not None:
             await self._amqp.close(self._settings.drain_s)
-
-    def held_bytes(self) -> int:
-        """Return the bytes of AMQP deliveries that are not complete."""
-        return 0 if self._amqp is None else self._amqp.parts_bytes
 
     def recheck(self) -> None:
         """Detach AMQP links whose tokens are no longer good."""

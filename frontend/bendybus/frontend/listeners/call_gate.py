@@ -1,4 +1,4 @@
-"""The gate of the gRPC port for clients: a call takes room of a ledger before it is read.
+"""The gate of the gRPC port for clients: a call takes room before it is read.
 
 gRPC reads and parses the request of a unary call before it calls its handler: 20 MB of empty
 elements are a gigabyte by then, and a request that comes slowly is kept as long as it takes. So
@@ -11,14 +11,14 @@ is no difference:
 
 A call without a good token is refused before anything of it is read.
 
-A request that is there at once, as nearly all are, costs nothing but its bytes. One that is not
-takes room for the largest that the server allows: gRPC keeps what has come of it, and says neither
-how much that is nor how much will come.
+A request that arrives at once, as nearly all do, is charged its size. A slower one is charged the
+largest that the server allows: gRPC keeps what has come of it, and says neither how much that is
+nor how much will come.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf import descriptor_pool
@@ -28,61 +28,58 @@ from grpc_health.v1 import health_pb2
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core.call_ledger import CallLedger, Holder
-from bendybus.frontend.listeners import grpc_methods
+from bendybus.frontend.core.quota.bounds import (
+    ANSWER_S,
+    ANY_TOKEN_MAX,
+    ANY_TOKEN_S,
+    AT_ONCE_S,
+    PARSED_SMALL_BYTES,
+    REQUEST_S,
+    REQUEST_S_PER_MB,
+    REQUEST_SMALL_BYTES,
+    ROOM_S_MIN,
+)
+from bendybus.frontend.core.quota.quota import Quota
+from bendybus.frontend.core.quota.room import Holder
+from bendybus.frontend.listeners import grpc_methods, request_memory
 from bendybus.frontend.listeners.grpc_methods import Method
-from bendybus.frontend.listeners.request_values import Context
+from bendybus.frontend.listeners.request_values import HOLDER, Context
 from bendybus.frontend.security.authenticator import Authenticator, Caller
-from bendybus.wire import element_count, statuses
+from bendybus.wire import statuses
 from bendybus.wire.serving import Health
 
 # gRPC's own: a named tuple of asynchronous functions, which its stubs describe otherwise.
 Handler = Any
 RequestT = TypeVar("RequestT")
-# Frames of streams are up to 2 MB, and checked only when they hold one larger message.
-FRAME_BYTES: Final = limits.FRAME_BYTES_MAX + limits.MB
-# Calls of reflection at a time, and how long each may take.
-ANY_TOKEN_MAX: Final = 64
-ANY_TOKEN_S: Final = 60.0
-# A request that comes within this time holds no more than a connection carries in it.
-AT_ONCE_S: Final = 0.05
-# How long a request may take, and how much more for each MB that it may have.
-REQUEST_S: Final = 10.0
-REQUEST_S_PER_MB: Final = 1.0
-# Smaller ones are not counted: the number of calls bounds them.
-SMALL_BYTES: Final = 4 * limits.KB
-# An answer that its caller does not take in this time is dropped.
-ANSWER_S: Final = 60.0
-# A call that is not to wait for messages waits so long for room.
-ROOM_S_MIN: Final = 0.25
 
 
 class UnaryCall:
-    """What a call holds of a ledger, given back when it is over."""
+    """The room that a call holds, given back when it is over."""
 
-    def __init__(self, ledger: CallLedger, context: Context, policy: str) -> None:
-        self._ledger = ledger
+    def __init__(self, quota: Quota, context: Context, policy: str) -> None:
+        self._quota = quota
         self._context = context
-        self._holder = Holder(context.peer(), policy)
+        self.holder = Holder(context.peer(), policy)
         self._request_bytes = self._answer_bytes = 0
         # Where the answer takes its room.
-        self._answers = ledger.answers
+        self._answers = quota.answers
 
     def __enter__(self) -> "UnaryCall":
-        if not self._ledger.places.take(self._holder.policy):
+        self._quota.is_known(self.holder.connection)
+        if not self._quota.calls.take(self.holder, 1):
             raise errors.ServerBusy(
-                "too many calls of this policy, or of all, are under way. Have fewer under way, or "
-                "run more front ends.",
+                "too many calls of this connection, of this policy or of all are under way. Have "
+                "fewer under way, or run more front ends.",
                 retry_after_ms=1_000,
             )
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ledger.places.give(self._holder.policy)
+        self._quota.calls.give(self.holder, 1)
         self._give_request()
         self._give_answer()
 
-    async def read(self, requests: AsyncIterator[bytes], bytes_max: int) -> bytes:
+    async def read(self, bytes_max: int) -> bytes:
         """Return the request. Raises ServerBusy, ServiceTimeout, InvalidArgument."""
         loop = asyncio.get_running_loop()
         within_s = REQUEST_S + REQUEST_S_PER_MB * bytes_max / limits.MB
@@ -98,17 +95,29 @@ class UnaryCall:
         timer = loop.call_later(AT_ONCE_S, late)
         try:
             async with asyncio.timeout(within_s) as deadline:
-                data = await anext(requests, None)
+                data: Any = await self._context.read()
         except TimeoutError:
             raise next(iter(busy), _too_late(within_s)) from None
         finally:
             timer.cancel()
-        if data is None:
-            raise errors.InvalidArgument("request", "there is none.")
+        if data is grpc.aio.EOF:
+            raise errors.InvalidArgument("request", "is missing.")
         self._give_request()
-        if len(data) > SMALL_BYTES:
+        if len(data) > REQUEST_SMALL_BYTES:
             self._take_request(len(data))
-        return data
+        return data  # type: ignore[no-any-return]
+
+    async def room_for_elements(self, data: bytes, descriptor: Descriptor) -> None:
+        """Take room for what the request becomes when it is parsed.
+
+        Raises ServerBusy, InvalidArgument.
+        """
+        small = PARSED_SMALL_BYTES
+        held_bytes = await request_memory.memory_of(
+            self._quota, self.holder, data, descriptor, small, "request"
+        )
+        if held_bytes > small:
+            self._take_request(held_bytes - self._request_bytes)
 
     async def room_for_answer(self, size_bytes: int, wait_s: float | None = None) -> None:
         """Wait until an answer of at most so many bytes may be made. Raises ServerBusy.
@@ -120,10 +129,10 @@ class UnaryCall:
         within_s = ANSWER_S
         if wait_s is not None:
             within_s = min(max(wait_s, ROOM_S_MIN), ANSWER_S)
-            self._answers = self._ledger.receives
+            self._answers = self._quota.receives
         try:
             async with asyncio.timeout(within_s):
-                await self._answers.wait(self._holder, size_bytes)
+                await self._answers.wait(self.holder, size_bytes)
         except TimeoutError:
             raise errors.ServerBusy(
                 "answers that are being made, or are not read yet, fill what calls of this "
@@ -148,24 +157,24 @@ class UnaryCall:
             ) from None
 
     def _take_request(self, size_bytes: int) -> None:
-        if not self._ledger.requests.take(self._holder, size_bytes):
+        if not self._quota.requests.take(self.holder, size_bytes):
             raise errors.ServerBusy(
                 "large or slow requests use up the memory for requests of this connection, of this "
                 "policy or of all callers. Make fewer at a time, and retry.",
                 retry_after_ms=1_000,
             )
-        self._request_bytes = size_bytes
+        self._request_bytes += size_bytes
 
     def _give_request(self) -> None:
         size_bytes, self._request_bytes = self._request_bytes, 0
         if size_bytes:
-            self._ledger.requests.give(self._holder, size_bytes)
+            self._quota.requests.give(self.holder, size_bytes)
 
     def _give_answer(self, keep_bytes: int = 0) -> None:
         keep_bytes = min(keep_bytes, self._answer_bytes)
         size_bytes, self._answer_bytes = self._answer_bytes - keep_bytes, keep_bytes
         if size_bytes:
-            self._answers.give(self._holder, size_bytes)
+            self._answers.give(self.holder, size_bytes)
 
 
 def _too_late(within_s: float) -> BusError:
@@ -185,12 +194,12 @@ class CallGate(grpc.aio.ServerInterceptor):
         self,
         authenticator: Authenticator,
         health: Health,
-        ledger: CallLedger,
+        quota: Quota,
         message_bytes: Callable[[str], int],
         request_bytes: int,
     ) -> None:
         self._authenticator = authenticator
-        self._ledger = ledger
+        self._quota = quota
         self._message_bytes = message_bytes
         self._request_bytes = request_bytes
         # Calls under way that any token is enough for.
@@ -227,7 +236,8 @@ class CallGate(grpc.aio.ServerInterceptor):
         if known is None:
             return self._bounded(handler)
         if known.stream:
-            return _framed(handler, method)
+            # `request_memory` parses its frames.
+            return handler._replace(request_deserializer=None)
         return self._guarded(handler, method, known, caller)
 
     def _bounded(self, handler: Handler) -> Handler:
@@ -258,24 +268,31 @@ class CallGate(grpc.aio.ServerInterceptor):
 
     def _guarded(self, handler: Handler, name: str, method: Method, caller: Caller) -> Handler:
         """Return the handler of a unary call behind the checks of its bytes and its caller."""
+        descriptor = request_descriptor(name)
 
-        async def called(requests: AsyncIterator[bytes], context: Context) -> None:
+        async def answered(call: UnaryCall, context: Context) -> None:
+            data = await call.read(self._request_bytes)
+            check_size(name, data)
+            await call.room_for_elements(data, descriptor)
+            request = parsed(data, handler.request_deserializer)
+            del data
+            entity = method.entity_of(request) if method.on_entity else ""
+            if method.on_entity:
+                caller.check(method.operation, entity)
+                for destination in method.destinations_of(request):
+                    caller.check(method.operation, destination)
+            most = method.answer_bytes_of(request, self._message_bytes(entity))
+            await _room_for_answer(call, most, request)
+            answer = await handler.unary_unary(request, context)
+            data = handler.response_serializer(answer)
+            del request, answer
+            await call.write(data)
+
+        async def called(_: AsyncIterator[bytes], context: Context) -> None:
             async with statuses.errors_as_status(context):
-                with UnaryCall(self._ledger, context, caller.policy) as call:
-                    data = await call.read(requests, self._request_bytes)
-                    request = parsed(name, data, handler.request_deserializer)
-                    del data
-                    entity = method.entity_of(request) if method.on_entity else ""
-                    if method.on_entity:
-                        caller.check(method.operation, entity)
-                        for destination in method.destinations_of(request):
-                            caller.check(method.operation, destination)
-                    most = method.answer_bytes_of(request, self._message_bytes(entity))
-                    await _room_for_answer(call, most, request)
-                    answer = await handler.unary_unary(request, context)
-                    data = handler.response_serializer(answer)
-                    del request, answer
-                    await call.write(data)
+                with UnaryCall(self._quota, context, caller.policy) as call:
+                    HOLDER.set(call.holder)
+                    await answered(call, context)
 
         return grpc.stream_stream_rpc_method_handler(called)
 
@@ -326,35 +343,20 @@ def _watch(health: Health) -> Handler:
     )
 
 
-def _framed(handler: Handler, method: str) -> Handler:
-    """Return the handler of a stream whose large frames are checked before they are parsed."""
-    parse: Callable[[bytes], Message] = handler.request_deserializer
-    descriptor = request_descriptor(method)
-
-    def frame(data: bytes) -> Message:
-        if len(data) > FRAME_BYTES:
-            try:
-                element_count.check(data, descriptor)
-            except element_count.TooManyElements as error:
-                raise DecodeError(str(error)) from None
-        return parse(data)
-
-    return handler._replace(request_deserializer=frame)
-
-
-def parsed(method: str, data: bytes, parse: Callable[[bytes], RequestT]) -> RequestT:
-    """Return the request of a unary call. Raises InvalidArgument, MessageSizeExceeded."""
+def check_size(method: str, data: bytes) -> None:
+    """Raise MessageSizeExceeded for a request that carries no messages and is large."""
     most = limits.REQUEST_BYTES_MAX
     if len(data) > most and method not in grpc_methods.CARRIES_MESSAGES:
         raise errors.MessageSizeExceeded(
             f"the request has {len(data)} bytes; at most {most} are allowed. "
             "Split it into several calls."
         )
+
+
+def parsed(data: bytes, parse: Callable[[bytes], RequestT]) -> RequestT:
+    """Return the request of a unary call. Raises InvalidArgument."""
     try:
-        element_count.check(data, request_descriptor(method))
         return parse(data)
-    except element_count.TooManyElements as error:
-        raise errors.InvalidArgument("request", f"{error}. Split it into several calls.") from None
     except DecodeError:
         raise errors.InvalidArgument("request", "cannot be parsed.") from None
 

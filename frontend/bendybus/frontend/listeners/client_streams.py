@@ -8,8 +8,8 @@ application.
 Moved are also streams whose frames are never completed, when they take much memory (`MemoryGuard`).
 
 gRPC reads the frames of streams for us, as many bytes as their senders announce, and tells nothing
-before one is whole. So nothing can be taken from a ledger for a frame that is half sent. Memory
-that no ledger accounts for shows it: then no streams are opened, and those are moved of which no
+before one is whole. So no room can be taken for a frame that is half sent. Memory
+that is not accounted for shows it: then no streams are opened, and those are moved of which no
 frame was whole for a second; gRPC drops what it has of them. Clients whose streams are silent
 because they wait for messages open them again and notice nothing.
 
@@ -25,22 +25,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from bendybus.domain import errors, limits
 from bendybus.domain.limits import KB, MB
-from bendybus.frontend.core.call_ledger import Places
+from bendybus.frontend.core.quota.quota import Quota
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.listeners import grpc_methods
+from bendybus.frontend.listeners.request_memory import Frames, FrameT
+from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.security.authenticator import Authenticator, Caller
-from bendybus.wire import memory
+from bendybus.wire import contract_versions, memory
 from bendybus.wire.streams import Drain, End
 
 logger = logging.getLogger(__name__)
 # gRPC says goodbye to a connection at its age and up to a tenth more; a stream ends after that, so
 # that the client's next one is on another connection.
 AGE_FACTORS: Final = (1.15, 1.35)
-# Open at a time.
-STREAMS_MAX: Final = 10_000
 # What an idle one takes, and a connection, with TLS.
 STREAM_BYTES: Final = 40 * KB
 CONNECTION_BYTES: Final = 60 * KB
@@ -76,10 +77,19 @@ class StreamContext(Protocol):
 class OpenStream:
     """A stream, its caller, and when its last whole frame came."""
 
-    __slots__ = ("_clock", "caller", "heard_s", "moved")
+    __slots__ = ("_clock", "_frames", "_quota", "caller", "heard_s", "holder", "moved")
 
-    def __init__(self, caller: Caller, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        quota: Quota,
+        holder: Holder,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.caller = caller
+        self._quota = quota
+        self.holder = holder
+        self._frames: Frames[Any] | None = None
         self._clock = clock
         self.heard_s = clock()
         # Asked to end because it was silent.
@@ -89,52 +99,71 @@ class OpenStream:
         """Take note of a whole frame."""
         self.heard_s = self._clock()
 
+    def frames(self, context: Context, kind: type[FrameT]) -> Frames[FrameT]:
+        """Return the frames of its client. Call it once."""
+        made = Frames(self._quota, self.holder, context.read, kind, self.heard)
+        self._frames = made
+        return made
+
+    def close(self) -> None:
+        """Give back what its latest frame holds."""
+        if self._frames is not None:
+            self._frames.close()
+
 
 class ClientStreams:
     """All of a front end. On the loop only."""
 
     def __init__(
-        self, authenticator: Authenticator, max_age_s: float, clock: Callable[[], float] = time.time
+        self,
+        authenticator: Authenticator,
+        max_age_s: float,
+        clock: Callable[[], float] = time.time,
+        quota: Quota | None = None,
     ) -> None:
         self.authenticator = authenticator
+        self._quota = quota or Quota()
         self.drain = Drain()
         self._max_age_s = max_age_s
         self._clock = clock
         self._open: dict[End, OpenStream] = {}
-        self._places = Places(STREAMS_MAX)
-        self._connections: Counter[str] = Counter()
         # More is in memory than anything accounts for; see `MemoryGuard`. Where only some policies
         # are suspected, only theirs are not opened.
         self.pressed = False
         self.suspected: Set[str] | None = None
 
     @contextmanager
-    def opened(self, context: StreamContext) -> Iterator[OpenStream]:
-        """Hold a stream that is opened, with its caller. Raises Unauthenticated, ServerBusy.
+    def opened(self, context: StreamContext, *marks_0_11: tuple[str, str]) -> Iterator[OpenStream]:
+        """Hold a stream that is opened, with its caller.
 
-        gRPC's own count lets a thousand more in when many come at once.
+        `marks_0_11`: what a client of 0.11 says on it. gRPC's own count lets a thousand more in
+        when many come at once. Raises Unauthenticated, ServerBusy, and InvalidOperation for a
+        client of a version that this one does not work with.
         """
-        caller = self.authenticator.authenticate(grpc_methods.token(context.invocation_metadata()))
+        metadata = context.invocation_metadata()
+        caller = self.authenticator.authenticate(grpc_methods.token(metadata))
+        contract_versions.CLIENT.check_caller(metadata, *marks_0_11)
         if self.pressed and (self.suspected is None or caller.policy in self.suspected):
             raise errors.ServerBusy(
                 "the front end is short of memory. Retry, or run more front ends.",
                 retry_after_ms=1_000,
             )
-        if not self._places.take(caller.policy):
+        holder = Holder(context.peer(), caller.policy)
+        self._quota.is_known(holder.connection)
+        streams = self._quota.streams
+        if not streams.take(holder, 1):
             raise errors.ServerBusy(
-                f"{self._places.taken} streams are open on this front end, as many as are allowed "
-                "to one policy, or to all. Close some, share clients, or run more front ends.",
+                f"{streams.held} streams are open on this front end, as many as are allowed to one "
+                "connection, to one policy, or to all. Close some, share clients, or run more "
+                "front ends.",
                 retry_after_ms=5_000,
             )
-        connection = context.peer()
-        self._connections[connection] += 1
+        opened = OpenStream(caller, self._quota, holder)
         try:
-            yield OpenStream(caller)
+            yield opened
         finally:
-            self._places.give(caller.policy)
-            self._connections[connection] -= 1
-            if not self._connections[connection]:
-                del self._connections[connection]
+            opened.close()
+            streams.give(holder, 1)
 
     @contextmanager
     def stream(self, opened: OpenStream, end: End) -> Iterator[None]:
@@ -159,7 +188,8 @@ class ClientStreams:
 
     def idle_bytes(self) -> int:
         """Return what streams, and connections that have some, take without what they carry."""
-        return STREAM_BYTES * self._places.taken + CONNECTION_BYTES * len(self._connections)
+        streams = self._quota.streams
+        return STREAM_BYTES * streams.held + CONNECTION_BYTES * streams.connections
 
     def recheck(self) -> None:
         """End the streams whose tokens the policies no longer accept, or allow something else.

@@ -7,14 +7,14 @@ from typing import Protocol, TypeVar
 from google.protobuf.message import Message
 
 from bendybus.domain import descriptions, subscription_name
-from bendybus.domain.entity import Entity
+from bendybus.domain.entity import Entity, rules_of
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.filters.rule_set import RuleAction
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.core.manage import PAGE_DEFAULT, PAGE_MAX, Changed, Runtime, rules_of
+from bendybus.frontend.core.manage import PAGE_DEFAULT, PAGE_MAX, Changed, Runtime
 from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.upstreams.unary_calls import Commit, Counts
 from bendybus.v1 import management_pb2, management_pb2_grpc

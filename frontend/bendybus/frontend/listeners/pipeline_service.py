@@ -12,7 +12,7 @@ from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.upstreams.pipeline_calls import Fenced, Lease, Settlement, Span
 from bendybus.v1 import pipeline_pb2, pipeline_pb2_grpc
-from bendybus.wire import frame_forms, statuses
+from bendybus.wire import statuses
 
 
 class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
@@ -62,8 +62,6 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
                     request.without_bodies,
                 ),
             )
-        if not frame_forms.heads_read_by(context.invocation_metadata()):
-            frame_forms.join(page.batch)
         return page
 
     @statuses.unary

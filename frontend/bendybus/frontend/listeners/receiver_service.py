@@ -2,8 +2,8 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterable
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.frontend.core import (
@@ -20,8 +20,9 @@ from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.upstreams.upstream import now_ms
-from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import batch_deletes, frame_forms, statuses, streams
+from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
+from bendybus.wire import batch_deletes, statuses, streams
+from bendybus.wire.contract_versions import CLIENT, HEADS_0_11, MERGED_0_11
 from bendybus.wire.streams import ADMITTED
 
 # What a unary receive leaves of its call's time for the answer.
@@ -43,38 +44,34 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         wait_ms = min(request.max_wait_ms, max(0, request_values.remaining_ms(context) - ANSWER_MS))
         with self._front_end.metrics.refusals(request.entity_path):
             bounds.check_text("client_id", request.client_id, limits.KEY_CHARS_MAX)
-            # Never equal to another caller's connection.
-            owner = ("client", request.client_id) if request.client_id else context.peer()
+            # Never equal to another caller's connection, nor to a client of another policy.
+            policy = request_values.HOLDER.get().policy
+            named = ("client", policy, request.client_id)
+            owner = named if request.client_id else context.peer()
             name, sub_queue = request_values.entity_and_sub_queue(request.entity_path)
             source = Source(name, sub_queue, request_values.receive_mode(request.receive_mode))
             batches = await self._front_end.receives.receive(
                 source, request.max_messages, wait_ms, owner
             )
-        return receiver_pb2.ReceiveResponse(batches=_as_read(context, batches))
+        return receiver_pb2.ReceiveResponse(batches=batches)
 
     async def ReceiveStream(
-        self, request_iterator: AsyncIterator[receiver_pb2.ReceiveStreamRequest], context: Context
+        self, _: AsyncIterator[Any], context: Context
     ) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """One receiver."""
         async with statuses.errors_as_status(context):
             with (
-                self._streams.opened(context) as opened,
+                self._streams.opened(context, MERGED_0_11, HEADS_0_11) as opened,
                 self._front_end.deliveries.of(context.peer()) as connection,
                 connection.stream() as flow,
             ):
                 await context.send_initial_metadata(
-                    (ADMITTED, frame_forms.READS_MERGED, streams.clock(now_ms()))
+                    (ADMITTED, CLIENT.said, MERGED_0_11, streams.clock(now_ms()))
                 )
-                metadata = context.invocation_metadata()
-                merges, heads = (
-                    frame_forms.merged_read_by(metadata),
-                    frame_forms.heads_read_by(metadata),
-                )
-                async with ReceiverStream(
-                    self._front_end, opened.caller, flow, merges=merges, heads=heads
-                ) as stream:
+                async with ReceiverStream(self._front_end, opened.caller, flow) as stream:
                     reader = asyncio.get_running_loop().create_task(
-                        stream.read(request_iterator, opened.heard), name="receive-stream-reader"
+                        stream.read(opened.frames(context, receiver_pb2.ReceiveStreamRequest)),
+                        name="receive-stream-reader",
                     )
                     open_ = self._front_end.metrics.connections.track_inprogress()
                     try:
@@ -121,7 +118,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 request_values.receive_mode(request.receive_mode),
                 request.session_token,
             )
-        return receiver_pb2.ReceiveDeferredResponse(batches=_as_read(context, batches))
+        return receiver_pb2.ReceiveDeferredResponse(batches=batches)
 
     @statuses.unary
     async def RenewSessionLock(
@@ -197,9 +194,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                     request.session_id if request.HasField("session_id") else None,
                 ),
             )
-        return receiver_pb2.PeekResponse(
-            batches=_as_read(context, shown.batches), cursor=shown.cursor
-        )
+        return receiver_pb2.PeekResponse(batches=shown.batches, cursor=shown.cursor)
 
     @statuses.unary
     async def DeleteMessages(
@@ -219,15 +214,6 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 ),
             )
         return receiver_pb2.DeleteMessagesResponse(deleted=deleted)
-
-
-def _as_read(
-    context: Context, batches: Iterable[message_pb2.DeliveredBatch]
-) -> Iterable[message_pb2.DeliveredBatch]:
-    """Return batches as the caller reads them: with heads, or with whole messages."""
-    if frame_forms.heads_read_by(context.invocation_metadata()):
-        return batches
-    return map(frame_forms.joined, batches)
 
 
 def _token(text: str) -> bytes:

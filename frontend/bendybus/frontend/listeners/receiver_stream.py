@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.frontend.core import settle
-from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.lease import SessionLease
+from bendybus.frontend.core.quota.bounds import RECEIVER_ANSWERS_MAX, SETTLES_MAX
+from bendybus.frontend.core.quota.flow_control import StreamFlow
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.sessions import LockedSession, SessionCache, SessionDispatcher
@@ -33,12 +32,8 @@ from bendybus.wire import frame_forms, statuses
 from bendybus.wire.streams import AnswerQueue
 
 logger = logging.getLogger(__name__)
-# Settlements of one stream under way; the reader waits beyond that.
-SETTLES_MAX: Final = 256
 # How long a delivery waits for the outcome that it is to share a frame with.
 HOLD_S: Final = 0.05
-# Answers that the client has not read; nothing more of it is read beyond that.
-ANSWERS_MAX: Final = 2_048
 # A delivery that waited longer than this to be written has locks that are shorter by then.
 LATE_MS: Final = 100
 
@@ -58,12 +53,11 @@ class Answer:
 
 
 class Answers(AnswerQueue[Answer]):
-    """What waits to be written to the client. With `merges`, answers that wait share a frame."""
+    """The answers that wait to be written to the client; they share frames."""
 
-    def __init__(self, outstanding: Callable[[], bool], flow: StreamFlow, *, merges: bool) -> None:
+    def __init__(self, outstanding: Callable[[], bool], flow: StreamFlow) -> None:
         super().__init__(outstanding)
         self._flow = flow
-        self._merges = merges
 
     async def written(
         self,
@@ -79,7 +73,7 @@ class Answers(AnswerQueue[Answer]):
                 return
             answers = [entry]
             frame = _as_of_now(entry)
-            if self._merges and len(self) and not frame.moving:
+            if len(self) and not frame.moving:
                 frame = frame_forms.merged(frame, functools.partial(self._take_small, answers))
             yield frame, answers
             # The client took it off the wire, or there is room on the wire for it.
@@ -100,22 +94,13 @@ class Answers(AnswerQueue[Answer]):
 
 
 class ReceiverStream:
-    """See the module. `merges`: the client reads merged frames; `heads`: it reads heads."""
+    """See the module."""
 
-    def __init__(
-        self,
-        front_end: FrontEnd,
-        caller: Caller,
-        flow: StreamFlow,
-        *,
-        merges: bool = False,
-        heads: bool = False,
-    ) -> None:
-        self._answers = Answers(self._outstanding, flow, merges=merges)
+    def __init__(self, front_end: FrontEnd, caller: Caller, flow: StreamFlow) -> None:
+        self._answers = Answers(self._outstanding, flow)
         self._front_end = front_end
         self._caller = caller
         self._flow = flow
-        self._heads = heads
         self._closed = False
         self._receiver: Receiver | None = None
         # What a session receiver waits for: to lock its session, or to give it up.
@@ -178,24 +163,20 @@ class ReceiverStream:
         closing = self._session is not None and self._session.closing
         return bool(self._settles) or handing or closing
 
-    async def read(
-        self,
-        requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest],
-        heard: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Take what the client says until it ends; `heard` is called for each frame."""
+    async def read(self, requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest]) -> None:
+        """Process the client's frames until the stream ends."""
         try:
             async for request in requests:
-                heard()
                 for part in frame_forms.parts(request):
-                    await self._answers.room(ANSWERS_MAX)
+                    await self._answers.room(RECEIVER_ANSWERS_MAX)
                     if not self._answers.finishing:
                         await self._take(part)
+                # Their room is given back while the next frame is waited for.
+                del request, part
             self.finish()
         except BusError as error:
-            self._answers.put(error)
-        except DecodeError as error:
-            self._answers.put(statuses.malformed(error))
+            # Without its traceback, which would keep the frame.
+            self._answers.put(error.with_traceback(None))
 
     async def _take(self, request: receiver_pb2.ReceiveStreamRequest) -> None:
         kind = request.WhichOneof("kind")
@@ -295,10 +276,7 @@ class ReceiverStream:
         delivery.ask_id, delivery.sent_ms = handed.tag, now_ms()
         for batch in handed.batches:
             # Given to a constructor it would be serialised and parsed.
-            made = delivery.batches.add()
-            made.CopyFrom(batch)
-            if made.formats and not self._heads:
-                frame_forms.join(made)
+            delivery.batches.add().CopyFrom(batch)
         if handed.error is not None:
             delivery.error.CopyFrom(statuses.to_error(handed.error))
         size_bytes = delivery.ByteSize()
@@ -354,7 +332,9 @@ def to_request(frame: receiver_pb2.SettleFrame) -> SettleRequest:
     return SettleRequest(
         request_values.disposition(frame.disposition),
         frame.lock_tokens,
-        frame.changed_properties if frame.HasField("changed_properties") else None,
+        frame_forms.kept(frame.changed_properties)
+        if frame.HasField("changed_properties")
+        else None,
         frame.dead_letter_reason,
         frame.dead_letter_error_description,
         repeat=frame.repeat,

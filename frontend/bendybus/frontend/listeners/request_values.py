@@ -1,5 +1,6 @@
 """Converts names, enums and deadlines of requests to values of the core."""
 
+from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -9,9 +10,12 @@ from bendybus.domain import entity as entities
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.quota.room import Holder
 
 # A call of a client, whatever its requests and answers.
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+# The caller of the unary call that is answered in this task.
+HOLDER: Final[ContextVar[Holder]] = ContextVar("holder")
 _DISPOSITIONS: Final = {int(each): each for each in Disposition}
 
 

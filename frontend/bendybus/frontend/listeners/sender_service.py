@@ -3,24 +3,24 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core import by_number, flow_control
-from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
+from bendybus.frontend.core import by_number
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.bounds import SEND_FRAMES, SENDER_ANSWERS_MAX
+from bendybus.frontend.core.quota.flow_control import StreamFlow
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams, OpenStream
 from bendybus.frontend.listeners.request_values import Context
-from bendybus.frontend.security.authenticator import Caller, Operation
+from bendybus.frontend.security.authenticator import Operation
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
-from bendybus.wire import frame_forms, statuses, streams
+from bendybus.wire import statuses, streams
+from bendybus.wire.contract_versions import CLIENT, HEADS_0_11
 from bendybus.wire.streams import ADMITTED, AnswerQueue
 
-# Answers that the client has not read; nothing more of it is read beyond that.
-ANSWERS_MAX: Final = 512
 # What an answer takes, a number in it, and an error with its sentence and its facts.
 ANSWER_BYTES: Final = 512
 NUMBER_BYTES: Final = 10
@@ -34,7 +34,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         self._front_end = front_end
         self._streams = streams
         self._request_bytes = limits.request_bytes_max(len(front_end.upstreams))
-        self._flow = FlowControl()
+        self._flow = front_end.send_answers
 
     @statuses.unary
     async def Send(
@@ -54,7 +54,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 producer_sequence=request.frame_id,
                 age_ms=request.age_ms,
             ),
-            client=context.peer(),
+            request_values.HOLDER.get(),
         )
         for error in outcome.failures.values():
             raise error
@@ -66,7 +66,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         )
 
     async def SendStream(
-        self, request_iterator: AsyncIterator[sender_pb2.SendStreamRequest], context: Context
+        self, _: AsyncIterator[Any], context: Context
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         """Send frames; the reader never waits for a partition."""
         async with statuses.errors_as_status(context):
@@ -75,17 +75,17 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 self._flow.of(context.peer()) as connection,
                 connection.stream() as flow,
             ):
-                async for answer in self._answers(request_iterator, context, opened, flow):
+                async for answer in self._answers(context, opened, flow):
                     yield answer
 
     async def _answers(
         self,
-        request_iterator: AsyncIterator[sender_pb2.SendStreamRequest],
         context: Context,
         opened: OpenStream,
         flow: StreamFlow,
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
-        connection, client = flow.connection, context.peer()
+        connection = flow.connection
+        frames = opened.frames(context, sender_pb2.SendStreamRequest)
         under_way = 0
         answers: AnswerQueue[sender_pb2.SendStreamResponse] = AnswerQueue(lambda: under_way > 0)
 
@@ -106,24 +106,27 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
 
         async def read() -> None:
             nonlocal under_way
-            async for request in request_iterator:
-                opened.heard()
+            async for request in frames:
                 if answers.finishing:
                     # Not answered: the client repeats it on its next stream.
+                    del request
                     continue
                 # The reader waits for its own client here, never for a partition.
-                if len(answers) >= ANSWERS_MAX:
-                    await answers.room(ANSWERS_MAX)
+                if len(answers) >= SENDER_ANSWERS_MAX:
+                    await answers.room(SENDER_ANSWERS_MAX)
                 room = await connection.frame()
                 under_way += 1
                 connection.frames += 1
                 if room:
-                    self._submit(opened.caller, client, request, partial(respond, request.frame_id))
+                    send = partial(respond, request.frame_id)
+                    self._submit(opened, request, frames.held_bytes, send)
                 else:
                     respond(request.frame_id, _busy())
+                # Its room is given back while the next one is waited for.
+                del request
 
         await context.send_initial_metadata(
-            (ADMITTED, frame_forms.READS_HEADS, streams.request_limit(self._request_bytes))
+            (ADMITTED, CLIENT.said, HEADS_0_11, streams.request_limit(self._request_bytes))
         )
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: answers.finish())
@@ -139,16 +142,20 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 reader.cancel()
 
     def _submit(
-        self, caller: Caller, client: str, request: sender_pb2.SendStreamRequest, respond: Respond
+        self,
+        opened: OpenStream,
+        request: sender_pb2.SendStreamRequest,
+        held_bytes: int,
+        respond: Respond,
     ) -> None:
         try:
-            caller.check(Operation.SEND, request.entity_path)
-            send = to_request(request)
+            opened.caller.check(Operation.SEND, request.entity_path)
+            send = to_request(request, held_bytes)
         except BusError as error:
             self._front_end.metrics.refused(request.entity_path, error)
             respond(error)
         else:
-            self._front_end.sends.submit(send, respond, client=client)
+            self._front_end.sends.submit(send, respond, opened.holder)
 
     @statuses.unary
     async def CancelScheduledMessages(
@@ -177,8 +184,12 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         return sender_pb2.GetSendLimitsResponse(max_message_size=message, max_batch_size=batch)
 
 
-def to_request(frame: sender_pb2.SendStreamRequest) -> SendRequest:
-    """Return what a frame of a client asks for. Raises what `entity_and_sub_queue` raises."""
+def to_request(frame: sender_pb2.SendStreamRequest, held_bytes: int = 0) -> SendRequest:
+    """Return the request of a client's frame. Raises the errors of `entity_and_sub_queue`.
+
+    `held_bytes`: the memory that the frame needs until it is answered; 0: the bytes of its
+    messages.
+    """
     return SendRequest(
         *request_values.entity_and_sub_queue(frame.entity_path),
         frame.batch,
@@ -191,6 +202,7 @@ def to_request(frame: sender_pb2.SendStreamRequest) -> SendRequest:
         frame.positions,
         frame.lane if frame.HasField("lane") else None,
         frame.run,
+        held_bytes=held_bytes,
     )
 
 
@@ -233,7 +245,7 @@ def _columns(messages: Sequence[sender_pb2.OutgoingMessage]) -> message_pb2.Mess
 
 def _busy() -> BusError:
     return errors.ServerBusy(
-        f"{flow_control.FRAMES_MAX} frames of this connection are already in flight. Wait for "
+        f"{SEND_FRAMES.connection} frames of this connection are already in flight. Wait for "
         "answers.",
         retry_after_ms=500,
     )

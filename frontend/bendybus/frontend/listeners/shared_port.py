@@ -14,8 +14,11 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final, cast
+
+from bendybus.frontend.core.quota.bounds import SPLICED_BYTES, SPLICED_UNTAKEN_S
+from bendybus.frontend.core.quota.doors import Doors
 
 AMQP: Final = b"AMQP"
 HTTP2: Final = b"PRI "
@@ -23,10 +26,6 @@ _TLS: Final = 0x16
 _FIRST_BYTES: Final = 4
 # What one read takes before it is known who reads it.
 _READ_BYTES: Final = 4 * 1024
-# Unwritten bytes of a spliced connection at which its other side is paused.
-SPLICED_BYTES: Final = 64 * 1024
-# As long as gRPC connections have for an answer.
-UNTAKEN_S: Final = 60.0
 _BACKLOG: Final = 1_024
 # HTTP/1 first: a client that offers both, as Go's does, wants administration. gRPC offers h2 only.
 ALPN: Final = ("http/1.1", "h2")
@@ -40,7 +39,7 @@ class SharedPort:
     `connections_max`: of clients of gRPC, which take no place of others, and of those of which it
     is not known yet what they speak. The handlers bound theirs.
     `known_s`: how long a client may take until it is known what it speaks; `untaken_s`: how long a
-    client of gRPC may take nothing of what is written to it.
+    client of gRPC may take nothing of what is written to it. `strangers`: that of the quota.
     """
 
     def __init__(
@@ -51,20 +50,21 @@ class SharedPort:
         *,
         connections_max: int,
         known_s: float,
-        untaken_s: float = UNTAKEN_S,
+        untaken_s: float = SPLICED_UNTAKEN_S,
+        strangers: dict[Hashable, Callable[[], None]] | None = None,
     ) -> None:
         self.amqp = amqp
         self.http = http
         self.grpc = grpc
         self.known_s = known_s
         self.untaken_s = untaken_s
-        self._connections_max = connections_max
+        self.strangers = {} if strangers is None else strangers
         self._socket: socket.socket | None = None
         self._tls: ssl.SSLContext | None = None
         self._accepting: asyncio.Task[None] | None = None
-        # Those of which it is not known yet what they speak, the oldest one first.
-        self._unknown: dict[asyncio.Task[None] | Chooser, None] = {}
-        self._spliced: set[Spliced] = set()
+        # Those of which it is not known yet what they speak, and those of gRPC.
+        self._unknown: Doors[asyncio.Task[None] | Chooser] = Doors(connections_max, 1)
+        self._spliced: Doors[Spliced] = Doors(connections_max)
 
     async def open(self, address: str, tls: ssl.SSLContext | None) -> int:
         """Listen at HOST:PORT; return the port."""
@@ -97,13 +97,7 @@ class SharedPort:
     async def close(self) -> None:
         """End what is not known yet; gRPC ends its own connections."""
         while self._unknown:
-            self._end_oldest()
-
-    def _end_oldest(self) -> None:
-        """End the connection that has taken longest to say what it speaks."""
-        oldest = next(iter(self._unknown))
-        del self._unknown[oldest]
-        oldest.cancel()
+            self._unknown.end_oldest()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -114,10 +108,9 @@ class SharedPort:
                 # No file is left for it, or it is gone already: others may still come.
                 await asyncio.sleep(0.05)
                 continue
-            if len(self._unknown) >= self._connections_max:
-                self._end_oldest()
+            self._unknown.room()
             task = loop.create_task(self._begin(accepted), name="shared-port-connection")
-            self._unknown[task] = None
+            self._unknown.enter(task, task.cancel)
             task.add_done_callback(self.known)
 
     async def _begin(self, accepted: socket.socket) -> None:
@@ -146,20 +139,27 @@ class SharedPort:
 
     def choosing(self, connection: "Chooser") -> None:
         """Take note of a connection that is about to say what it speaks."""
-        self._unknown[connection] = None
+        self._unknown.enter(connection, connection.cancel)
 
     def known(self, connection: "asyncio.Task[None] | Chooser") -> None:
         """Take note that this is known of one, or that it is gone."""
-        self._unknown.pop(connection, None)
+        self._unknown.leave(connection)
 
     def hold(self, splice: "Spliced") -> bool:
         """Take note of a spliced connection; return whether there are not too many."""
-        self._spliced.add(splice)
-        return len(self._spliced) <= self._connections_max
+        if not self._spliced.room():
+            return False
+        self._spliced.enter(splice, splice.cancel)
+        return True
+
+    def connected(self, splice: "Spliced", peer: str) -> None:
+        """Take note of what gRPC takes for the connection of a client."""
+        self.strangers[peer] = lambda: self._spliced.known(splice)
 
     def forget(self, splice: "Spliced") -> None:
         """Take note that one is gone."""
-        self._spliced.discard(splice)
+        self._spliced.leave(splice)
+        self.strangers.pop(splice.peer, None)
 
 
 async def _peek(accepted: socket.socket) -> int | None:
@@ -303,6 +303,8 @@ class Spliced(_Side):
         super().__init__()
         self._port = port
         self._first = b""
+        # The address that gRPC sees; "" before the connection to it.
+        self.peer = ""
         self._connecting: asyncio.Task[None] | None = None
         self._untaken: asyncio.TimerHandle | None = None
 
@@ -334,6 +336,11 @@ class Spliced(_Side):
         """Go on: the client has taken something."""
         super().resume_writing()
         self._end_timer()
+
+    def cancel(self) -> None:
+        """Close the connection now: it makes room for another one."""
+        if self.transport is not None:
+            self.transport.abort()
 
     def end(self) -> None:
         """Close the connection once the client has taken what it was given."""
@@ -376,6 +383,9 @@ class Spliced(_Side):
             other.end()
             return
         self.other = other
+        host, port = there.get_extra_info("sockname")[:2]
+        self.peer = f"ipv4:{host}:{port}"
+        self._port.connected(self, self.peer)
         there.write(self._first)
         self._first = b""
         here.resume_reading()

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import transact
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.transact import Commit, Open
 from bendybus.frontend.core.transact import Operation as Collected
 from bendybus.frontend.listeners import request_values
@@ -15,7 +17,8 @@ from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.security.authenticator import Caller, Operation
 from bendybus.frontend.upstreams.unary_calls import Result, SendPart, SettlePart
 from bendybus.v1 import transaction_pb2, transaction_pb2_grpc
-from bendybus.wire import statuses
+from bendybus.wire import frame_forms, statuses
+from bendybus.wire.contract_versions import CLIENT
 from bendybus.wire.streams import ADMITTED
 
 Request = transaction_pb2.TransactRequest
@@ -29,21 +32,21 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self._front_end = front_end
         self._streams = streams
 
-    async def Transact(
-        self, request_iterator: AsyncIterator[Request], context: Context
-    ) -> AsyncIterator[Response]:
+    async def Transact(self, _: AsyncIterator[Any], context: Context) -> AsyncIterator[Response]:
         """Answer one request after the other; the next is read when its answer was written."""
         async with statuses.errors_as_status(context):
             with self._streams.opened(context) as opened:
-                await context.send_initial_metadata((ADMITTED,))
-                stream = TransactionStream(self._front_end, opened.caller, context.peer())
-                requests = _Requests(request_iterator)
+                await context.send_initial_metadata((ADMITTED, CLIENT.said))
+                stream = TransactionStream(self._front_end, opened.caller, opened.holder)
+                requests = _Requests(opened.frames(context, Request))
                 open_ = self._front_end.metrics.connections.track_inprogress()
                 with open_, self._streams.stream(opened, requests.end):
                     try:
                         while (request := await requests.next()) is not None:
-                            opened.heard()
-                            yield await stream.answer(request)
+                            answer = await stream.answer(request)
+                            # Its room is given back while the next one is waited for.
+                            del request
+                            yield answer
                     finally:
                         # STRICTLY NOT committed: what is open is rolled back with its stream.
                         stream.close()
@@ -62,13 +65,15 @@ class _Requests:
         if self._ended:
             return None
         # None at the end: nobody takes an exception from it once the call is over.
-        self._reading = asyncio.ensure_future(anext(self._iterator, None))
+        reading = self._reading = asyncio.ensure_future(anext(self._iterator, None))
         try:
-            await asyncio.wait([self._reading])
+            await asyncio.wait([reading])
         finally:
-            if not self._reading.done():
-                self._reading.cancel()
-        return None if self._reading.cancelled() else self._reading.result()
+            if not reading.done():
+                reading.cancel()
+            # It keeps what was read.
+            self._reading = None
+        return None if reading.cancelled() else reading.result()
 
     def end(self) -> None:
         """Read no more: the client opens another stream."""
@@ -80,11 +85,11 @@ class _Requests:
 class TransactionStream:
     """The transaction that is open on a stream, if there is one."""
 
-    def __init__(self, front_end: FrontEnd, caller: Caller, client: str) -> None:
+    def __init__(self, front_end: FrontEnd, caller: Caller, holder: Holder) -> None:
         self._front_end = front_end
         self._transactions = front_end.transactions
         self._caller = caller
-        self._client = client
+        self._holder = holder
         self._opened: Open | None = None
         # The id of the one before: what comes late for it must not begin another.
         self._over = b""
@@ -133,10 +138,7 @@ class TransactionStream:
             )
         if self._opened is None:
             self._opened = self._transactions.begin(
-                request.transaction_id,
-                client=self._client,
-                policy=self._caller.policy,
-                age_ms=request.age_ms,
+                request.transaction_id, self._holder, age_ms=request.age_ms
             )
         elif self._opened.transaction.transaction_id != request.transaction_id:
             raise errors.InvalidArgument(
@@ -151,7 +153,7 @@ class TransactionStream:
             send = proto.send
             self._caller.check(Operation.SEND, send.entity_path)
             path = request_values.entity_and_sub_queue(send.entity_path)
-            return Collected(*path, SendPart(send.batch))
+            return Collected(*path, SendPart(frame_forms.kept(send.batch)))
         if kind == "settle":
             settle = proto.settle
             # As a receiver of the entity, which its lock tokens do not name.
@@ -162,7 +164,9 @@ class TransactionStream:
                 SettlePart(
                     request_values.disposition(settle.disposition),
                     settle.lock_tokens,
-                    settle.changed_properties if settle.HasField("changed_properties") else None,
+                    frame_forms.kept(settle.changed_properties)
+                    if settle.HasField("changed_properties")
+                    else None,
                     settle.dead_letter_reason,
                     settle.dead_letter_error_description,
                     settle.session_token,

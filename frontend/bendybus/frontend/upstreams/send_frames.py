@@ -49,8 +49,6 @@ def request(
         group_sizes=group_sizes,
         producer_id=producer_id,
         producer_sequence=producer_sequence,
-        # Partitions of 0.2 know a part of a frame by this alone.
-        producer_lane=spans[0],
         spans=spans,
         age_ms=age_ms,
         deadline_monotonic_ms=deadline_monotonic_ms,

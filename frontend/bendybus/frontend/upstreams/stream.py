@@ -121,7 +121,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
     """The stream. `changed` is told when `open` may have changed, `moving` when it moves.
 
     From `moving` on, what is put in goes to the next stream, which knows nothing of this one.
-    `sends`: its frames carry messages.
+    `merges`: frames that wait are written as one.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
         changed: Callable[[], None],
         moving: Callable[[], None] = lambda: None,
         *,
-        sends: bool = False,
+        merges: bool = False,
     ) -> None:
         self.open = False
         # Set while the current stream was opened after the last `mark`.
@@ -137,7 +137,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
         self.fresh.set()
         self._changed = changed
         self._moving = moving
-        self._sends = sends
+        self._merges = merges
         self._outbox: Outbox[RequestT] = Outbox()
         # Callers that wait for room, in order: a write wakes as many as there is room for, the end
         # of a stream all.
@@ -195,15 +195,14 @@ class PartitionStream(Generic[RequestT, AnswerT]):
         moved = False
         writer: asyncio.Task[None] | None = None
         outbox = self._outbox
-        merges = joins = False
 
         async def write() -> None:
             nonlocal moved
-            take_next = outbox.take_merged if merges else outbox.take
+            take_next = outbox.take_merged if self._merges else outbox.take
             while True:
                 request = take_next()
                 if request is not None:
-                    await call.write(frame_forms.whole(request) if joins else request)
+                    await call.write(request)
                     if self._waiting:
                         self._wake(self._outbox.room(Lane.WORK))
                 elif outbox.marked:
@@ -218,9 +217,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
 
         try:
             await call.wait_for_connection()
-            metadata = await call.initial_metadata()
-            merges = frame_forms.merged_read_by(metadata)
-            joins = self._sends and not frame_forms.heads_read_by(metadata)
+            await call.initial_metadata()
             self._show(True)
             self.fresh.set()
             writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")

@@ -5,7 +5,7 @@ The only module beside the streams that knows gRPC's errors; what calls it does 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -24,7 +24,7 @@ from bendybus.frontend.upstreams.deliver_frames import MODES
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
-from bendybus.wire import batch_deletes, catalogue, entities, frame_forms, statuses
+from bendybus.wire import batch_deletes, catalogue, contract_versions, entities, statuses
 
 if TYPE_CHECKING:
     from bendybus.internal.v1 import partition_pb2_grpc
@@ -193,20 +193,6 @@ def unknown(upstream: Upstream) -> BusError:
     )
 
 
-class OlderPartition(errors.InvalidOperation):
-    """Raised for an operation that a partition is too old for."""
-
-
-def older(upstream: Upstream) -> BusError:
-    """Return the error for an operation that a partition is too old for."""
-    partition = upstream.partition
-    return OlderPartition(
-        f"partition {partition} runs an older version of Bendybus, which does not have this "
-        "operation. Update its partition server, then try again.",
-        metadata={"partition": str(partition)},
-    )
-
-
 async def _answer(
     upstream: Upstream, make: Callable[[], Awaitable[ReplyT]], *, changes: bool = False
 ) -> ReplyT:
@@ -215,8 +201,6 @@ async def _answer(
     try:
         return await make()
     except grpc.RpcError as error:
-        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            raise older(upstream) from error
         found = statuses.from_rpc_error(error)
         if type(found) in (errors.RetryableError, errors.ServiceTimeout):
             raise (unknown(upstream) if changes else unreachable(upstream)) from error
@@ -225,7 +209,7 @@ async def _answer(
 
 # Handed on as it is.
 SessionCounts = receiver_pb2.SessionCounts
-_READS = (frame_forms.READS_HEADS,)
+READS: Final = (contract_versions.HEADS_0_11,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +254,7 @@ async def peek(
         session_id=session_id,
     )
     answer = await call(
-        upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s, metadata=_READS)
+        upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s, metadata=READS)
     )
     return answer.batch
 
@@ -296,7 +280,7 @@ async def receive_deferred(
     )
     answer = await call(
         upstream,
-        lambda calls, _: calls.ReceiveDeferred(request, timeout=target.timeout_s, metadata=_READS),
+        lambda calls, _: calls.ReceiveDeferred(request, timeout=target.timeout_s, metadata=READS),
         changes=True,
     )
     return answer.batch
@@ -363,16 +347,11 @@ async def delete_messages(
         only_known=only_known,
     )
     batch_deletes.write(request, states, enqueued_before_ms)
-    try:
-        answer = await call(
-            upstream,
-            lambda calls, _: calls.DeleteMessages(request, timeout=target.timeout_s),
-            changes=True,
-        )
-    except errors.InvalidArgument as error:
-        if request.states and error.field == "enqueued_before":
-            raise older(upstream) from error
-        raise
+    answer = await call(
+        upstream,
+        lambda calls, _: calls.DeleteMessages(request, timeout=target.timeout_s),
+        changes=True,
+    )
     return answer.deleted
 
 

@@ -19,10 +19,9 @@ from typing import Final, Protocol
 
 import grpc
 
-from bendybus.domain import entity_settings
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
-from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import InvalidOperation
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams import deliver_frames, send_frames
 from bendybus.frontend.upstreams.breaker import Breaker
@@ -30,12 +29,11 @@ from bendybus.frontend.upstreams.echo_probe import EchoLate, EchoProbe
 from bendybus.frontend.upstreams.stream import Ending, Lane, PartitionStream
 from bendybus.frontend.upstreams.stream import why as why_ended
 from bendybus.internal.v1 import (
-    entity_pb2,
     entity_pb2_grpc,
     partition_pb2,
     partition_pb2_grpc,
 )
-from bendybus.wire import catalogue, entities, frame_forms, serving, streams
+from bendybus.wire import catalogue, contract_versions, frame_forms, serving, statuses
 
 logger = logging.getLogger(__name__)
 SLOW_ECHO_MS: Final = 100
@@ -48,8 +46,9 @@ _SendStream = PartitionStream[partition_pb2.SendFramesRequest, partition_pb2.Sen
 _DeliverStream = PartitionStream[
     partition_pb2.DeliverFramesRequest, partition_pb2.DeliverFramesResponse
 ]
-_MOVES: Final = ((streams.MOVES, "1"),)
-_DELIVERS: Final = (*_MOVES, frame_forms.READS_MERGED, frame_forms.READS_HEADS)
+_CONTRACT: Final = contract_versions.FRONT_END
+_SENDS: Final = (_CONTRACT.said, contract_versions.MOVES_0_11)
+_DELIVERS: Final = (*_SENDS, contract_versions.MERGED_0_11, contract_versions.HEADS_0_11)
 
 
 def now_ms() -> int:
@@ -86,6 +85,9 @@ class Listener(Protocol):
     ) -> None:
         """Take entries of the partition's catalogue."""
 
+    def entry(self, key: str) -> Entity | None:
+        """Return the newest known entry of a name in lower case; it may be a tombstone."""
+
     def catalogue_lost(self, partition: int) -> None:
         """Take the end of the watch."""
 
@@ -112,21 +114,17 @@ class Upstream:
         self._listener = listener
         self._shown_available = False
         # Takes frames to store; their answers come to `listener.sent`.
-        self.sends: _SendStream = PartitionStream(self._show, sends=True)
+        self.sends: _SendStream = PartitionStream(self._show)
         self._delivers: _DeliverStream = PartitionStream(
-            self._show, lambda: listener.deliver_stream_moving(partition)
+            self._show, lambda: listener.deliver_stream_moving(partition), merges=True
         )
         self._wake = asyncio.Event()
         self._renewed = asyncio.Event()
         self._credentials = credentials
         self._generation = 0
         self._watching: grpc.aio.Call | None = None
-        # The kinds of entities that the partition can keep, as its catalogue says.
-        self.entity_kinds = frozenset({EntityKind.QUEUE})
-        # Whether it reads frames of sessions: partition servers of 0.4 do not.
-        self.knows_sessions = False
-        self.knows_delays = False
-        self.settings_version = entity_settings.VERSION_UNSAID
+        # Why its version and this one do not work together; "": they do; None: not known yet.
+        self._refusal: str | None = None
         # It takes what it lacks of the catalogue by itself now.
         self.pulls = False
         self._use([self._channel() for _ in range(3)])
@@ -151,12 +149,13 @@ class Upstream:
     @property
     def available(self) -> bool:
         """Whether the partition is tried."""
-        return self.breaker.closed and self.sends.open and self._delivers.open
+        streams_open = self.sends.open and self._delivers.open
+        return self._refusal == "" and self.breaker.closed and streams_open
 
     def conditions(self) -> list[str]:
         """Return why the partition is not available, or what it warns of."""
-        reason = [] if self.available else [self.breaker.reason or "its streams are not open"]
-        return [*reason, *self.breaker.conditions]
+        why = self._refusal or self.breaker.reason or "its streams or its catalogue are not open"
+        return [*([] if self.available else [why]), *self.breaker.conditions]
 
     def ask(self, request: partition_pb2.DeliverFramesRequest) -> bool:
         """Queue an ask; False when too many frames wait or the stream is not open."""
@@ -216,7 +215,7 @@ class Upstream:
             ending = Ending(True, "")
             while ending.moved:
                 ending = await self.sends.run(
-                    self._send_stub.SendFrames(metadata=_MOVES), self._on_sent
+                    self._send_stub.SendFrames(metadata=_SENDS), self._on_sent
                 )
             self._listener.send_stream_lost(self.partition, ending.why)
 
@@ -268,28 +267,31 @@ class Upstream:
     async def _watch(self) -> None:
         async for _ in self._attempts():
             self._watching = call = self.catalogue_calls.WatchEntities(
-                entity_pb2.WatchEntitiesRequest(partition=self.partition, in_parts=True)
+                catalogue.watch_request(_CONTRACT, self.partition)
             )
-            parts = catalogue.Parts()
+            parts = catalogue.Parts(_CONTRACT, self.partition, self._listener.entry)
             try:
                 async for part in call:
-                    if (response := parts.whole(part)) is None:
+                    news = parts.take(part)
+                    self._accept()
+                    if news is None:
                         continue
-                    self.entity_kinds = catalogue.kinds_of(response)
-                    self.knows_sessions = response.knows_sessions
-                    self.knows_delays = response.knows_delays
-                    self.pulls = response.pulls
-                    self.settings_version = (
-                        response.settings_version or entity_settings.VERSION_UNSAID
-                    )
+                    self.pulls = news.pulls
                     self._listener.catalogue(
-                        self.partition,
-                        entities.fingerprint_from_proto(response.fingerprint),
-                        catalogue.entries_of(response),
-                        snapshot=response.snapshot,
+                        self.partition, news.fingerprint, news.entries, snapshot=news.snapshot
                     )
-            except grpc.RpcError:
-                pass
+            except grpc.RpcError as error:
+                found = statuses.from_rpc_error(error)
+                if isinstance(found, InvalidOperation):
+                    self._refuse(found.message)
+            except InvalidOperation as error:
+                self._refuse(error.message)
+            except catalogue.EditOfUnknown as error:
+                logger.warning(
+                    "partition %d: watched again: what is known of %s is not enough",
+                    *(self.partition, error),
+                    extra={"partition": self.partition, "action": "watch-again"},
+                )
             except asyncio.CancelledError:
                 current = asyncio.current_task()
                 if current is None or current.cancelling():
@@ -298,6 +300,27 @@ class Upstream:
             finally:
                 call.cancel()
             self._listener.catalogue_lost(self.partition)
+
+    def _refuse(self, why: str) -> None:
+        """Leave the partition alone: its version and this one do not work together."""
+        if why == self._refusal:
+            return
+        was_available, self._refusal = self.available, why
+        logger.error(
+            "partition %d: refused: %s",
+            *(self.partition, why),
+            extra={"partition": self.partition, "action": "version-refused"},
+        )
+        self.looked_at = True
+        self._show()
+        if was_available:
+            self._listener.stalled(self.partition, why)
+
+    def _accept(self) -> None:
+        """Take note that the partition's version and this one work together."""
+        if self._refusal != "":
+            self._refusal = ""
+            self._show()
 
     async def _probe(self) -> None:
         async for _ in self._attempts():

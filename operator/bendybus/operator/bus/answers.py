@@ -22,10 +22,11 @@ from bendybus.operator.decisions.conditions import (
     ANSWER_NOT_UNDERSTOOD,
     CERTIFICATE_OVERDUE,
     READY,
+    VERSION_REFUSED,
     WORKER_ENDED,
     Counts,
 )
-from bendybus.wire import catalogue, element_count, entities
+from bendybus.wire import catalogue, entities, expansion
 
 Value = TypeVar("Value")
 # All that a bus may have and remember, with room for more of a later version.
@@ -36,12 +37,14 @@ ENTRIES_MAX: Final = 2 * (
 PART_BYTES: Final = 256 * limits.KB
 COUNTS_A_PAGE: Final = 10_000
 ANSWER_BYTES_MAX: Final = 2 * limits.MB
-# Of a partition that knows no pages, or of a larger entry; one at a time of a bus.
+# The answer with a larger entry; one at a time of a bus.
 LARGE_ANSWER_BYTES_MAX: Final = limits.CATALOGUE_PART_BYTES + limits.MB
 # All parts of a catalogue. So many entries of usual size are 35 MB, and rules 10 to 40 MB.
 CATALOGUE_BYTES_MAX: Final = 96 * limits.MB
-# Of one entry, at all depths: the rules of a subscription with all the values that they may have.
-ENTRY_ELEMENTS_MAX: Final = 2 * 4 * limits.RULES_PER_SUBSCRIPTION * limits.RULE_VALUES_MAX + 200_000
+# Memory for the elements of one entry: twice that of the rules of a subscription with all values.
+ENTRY_ELEMENTS_BYTES_MAX: Final = (
+    2 * 320 * limits.RULES_PER_SUBSCRIPTION * limits.RULE_VALUES_MAX + 32 * limits.MB
+)
 RULES_MAX: Final = limits.RULES_PER_NAMESPACE + limits.RULES_PER_SUBSCRIPTION
 # Of an answer, beside its entries.
 _REST_BYTES_MAX: Final = 64 * limits.KB
@@ -74,7 +77,9 @@ STATES: Final[dict[str, str]] = {
 }
 NO_STATES: Final = frozenset({"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms"})
 # Conditions that the operator itself sets.
-_OWN: Final = frozenset({READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE, WORKER_ENDED})
+_OWN: Final = frozenset(
+    {READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE, VERSION_REFUSED, WORKER_ENDED}
+)
 _WORD: Final = re.compile(r"[A-Z][A-Za-z]{0,62}\Z")
 
 
@@ -109,15 +114,14 @@ def sentence(text: str) -> str:
 class CatalogueNews:
     """What one answer of a watch says.
 
-    `kinds`: those that the partition can keep; `pulls`: it takes what it lacks by itself.
+    `pulls`: the partition takes what it lacks by itself; `contract`: the number of its contract.
     """
 
     fingerprint: Fingerprint
     entries: list[Entity]
-    kinds: frozenset[EntityKind]
-    knows_sessions: bool
     pulls: bool
     snapshot: bool
+    contract: int
 
 
 class CatalogueReader:
@@ -143,15 +147,16 @@ class CatalogueReader:
         if self._size_bytes > CATALOGUE_BYTES_MAX:
             raise ValueError(f"catalogue: must be at most {CATALOGUE_BYTES_MAX} bytes in all parts")
         rest = bytearray()
-        for field, content in element_count.pieces(data, _CATALOGUE_FIELDS):
+        for field, content in expansion.pieces(data, _CATALOGUE_FIELDS):
             if not field:
                 _add(rest, content)
-            elif (entry := _entry(content, queue=field == _CATALOGUE_FIELDS[0])) is not None:
-                self._number += 1
-                if self._keep:
-                    self._entries.append(entry)
-                if self._number > ENTRIES_MAX:
-                    raise ValueError(f"more than {ENTRIES_MAX} entries")
+                continue
+            self._number += 1
+            if self._number > ENTRIES_MAX:
+                raise ValueError(f"more than {ENTRIES_MAX} entries")
+            entry = _entry(content)
+            if entry is not None and self._keep:
+                self._entries.append(entry)
         response = entity_pb2.WatchEntitiesResponse.FromString(bytes(rest))
         if self._begun is None:
             self._begun = response.snapshot
@@ -163,10 +168,9 @@ class CatalogueReader:
         news = CatalogueNews(
             fingerprint,
             self._entries,
-            catalogue.kinds_of(response),
-            response.knows_sessions,
             response.pulls,
             bool(self._begun),
+            catalogue.contract_number(response),
         )
         self._entries, self._number, self._size_bytes, self._begun = [], 0, 0, None
         return news
@@ -178,14 +182,12 @@ def _add(rest: bytearray, content: memoryview) -> None:
     rest += content
 
 
-def _entry(content: memoryview, *, queue: bool) -> Entity | None:
+def _entry(content: memoryview) -> Entity | None:
     """Return an entry of a catalogue; None: of a kind that this version does not know."""
-    element_count.check(content, _ENTITY, ENTRY_ELEMENTS_MAX, small_bytes=0)
+    expansion.check(content, _ENTITY, ENTRY_ELEMENTS_BYTES_MAX)
     proto = entity_pb2.Entity.FromString(content.tobytes())
-    if not queue and not entities.knows_kind(proto.kind):
+    if proto.kind and not entities.knows_kind(proto.kind):
         return None
-    if queue and entities.kind_from_proto(proto.kind) is not EntityKind.QUEUE:
-        raise ValueError(f"{proto.kind}: not where queues are")
     return _checked(entities.entity_from_proto(proto))
 
 
@@ -193,7 +195,7 @@ def committed(data: bytes) -> Entity:
     """Return the entry that the registrar committed. Raises InvalidAnswer."""
 
     def convert() -> Entity:
-        element_count.check(data, _COMMITTED, ENTRY_ELEMENTS_MAX, small_bytes=0)
+        expansion.check(data, _COMMITTED, ENTRY_ELEMENTS_BYTES_MAX)
         response = entity_pb2.CommitEntityResponse.FromString(data)
         return _checked(catalogue.committed(response))
 
@@ -236,7 +238,7 @@ def counts_page(data: bytes, after_uid: str = "") -> CountsPage:
 
     def convert() -> CountsPage:
         rest, number = bytearray(), 0
-        for field, content in element_count.pieces(data, _COUNTS_FIELDS):
+        for field, content in expansion.pieces(data, _COUNTS_FIELDS):
             if not field:
                 _add(rest, content)
             number += bool(field)

@@ -19,7 +19,12 @@ from bendybus.operator.bus import answers
 from bendybus.operator.bus.answers import InvalidAnswer
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.bus.worker_pool import Through, WorkerPool
-from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, WORKER_ENDED, Counts
+from bendybus.operator.decisions.conditions import (
+    ANSWER_NOT_UNDERSTOOD,
+    VERSION_REFUSED,
+    WORKER_ENDED,
+    Counts,
+)
 from bendybus.operator.decisions.storage import Identity
 from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -178,18 +183,6 @@ class BusLink:
         """Whether the registrar answers and has sent its complete catalogue."""
         return self._links[REGISTRAR].reachable and self.directory.fingerprint is not None
 
-    def outdated(self, wanted: Description) -> list[int]:
-        """Return the reachable partitions of a version that cannot keep such an entity."""
-        return [
-            link.partition
-            for link in self._links
-            if link.reachable
-            and (
-                wanted.kind not in link.entity_kinds
-                or (wanted.requires_session and not link.knows_sessions)
-            )
-        ]
-
     def behind(self, key: str) -> set[int]:
         """Return the reachable partitions that lack the current entry of a name."""
         reachable = [link.partition for link in self._links if link.reachable]
@@ -238,6 +231,8 @@ class BusLink:
             words = link.conditions if link.reachable else ()
             for word in (*words, ANSWER_NOT_UNDERSTOOD) if link.invalid_answer else words:
                 found.setdefault(word, set()).add(link.partition)
+            if link.refusal:
+                found.setdefault(VERSION_REFUSED, set()).add(link.partition)
         ended_by = self._workers.trouble(self.bus) if self._workers is not None else None
         if ended_by is not None:
             found[WORKER_ENDED] = {ended_by}
@@ -349,13 +344,10 @@ class BusLink:
         """Copy what a partition lacks, or of one queue or topic; see `directory.copy`."""
         # One at a time: what another call copies meanwhile is not copied twice.
         async with self._copying[link.partition]:
-            # A partition of an earlier version gets what it cannot keep when it is upgraded.
             lagging = [
                 entry
                 for entry in self.directory.lagging(link.partition)
                 if family in ("", entry.topic_key or entry.key)
-                and entry.kind in link.entity_kinds
-                and (not entry.description.requires_session or link.knows_sessions)
             ]
             with contextlib.suppress(BusError):
                 await directories.copy(lagging, lambda some: self._take(link, some))

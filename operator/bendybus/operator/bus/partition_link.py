@@ -12,14 +12,13 @@ from google.protobuf.message import Message
 
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
-from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.errors import BusError, PartitionUnavailable
+from bendybus.domain.errors import BusError, InvalidOperation, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.operator.bus import answers, partition_channel
 from bendybus.operator.bus.answers import CatalogueNews, InvalidAnswer, Share
 from bendybus.operator.bus.partition_channel import AnswerTooLarge, Direct, PartitionChannel, Way
 from bendybus.operator.decisions.conditions import Counts
-from bendybus.wire import catalogue, statuses, tls
+from bendybus.wire import catalogue, contract_versions, statuses, tls
 
 logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
@@ -73,9 +72,8 @@ class PartitionLink:
         self.partition = partition
         self.address = address
         self.reachable = False
-        # The kinds of entities that it can keep; an earlier version knows queues only.
-        self.entity_kinds = frozenset({EntityKind.QUEUE})
-        self.knows_sessions = False
+        # Why its version and the operator's do not work together; "": they do.
+        self.refusal = ""
         # It takes what it lacks of the catalogue by itself now.
         self.pulls = False
         # The warnings in its last answer.
@@ -96,8 +94,8 @@ class PartitionLink:
         self._channel = PartitionChannel(
             way or Direct(address, material), large=large or asyncio.Lock()
         )
-        self._watch_request = entity_pb2.WatchEntitiesRequest(
-            partition=partition, in_parts=True, part_bytes=answers.PART_BYTES
+        self._watch_request = catalogue.watch_request(
+            contract_versions.OPERATOR, partition, answers.PART_BYTES
         )
 
     async def run(self) -> None:
@@ -122,13 +120,24 @@ class PartitionLink:
             except AnswerTooLarge:
                 await self._read_again_and_again()
         except grpc.RpcError as error:
-            return _bus_error(error).message
+            return self._failed(_bus_error(error))
         except BusError as error:
-            return error.message
+            return self._failed(error)
         except InvalidAnswer as error:
             self._note_invalid(error, partition_channel.WATCH)
             return f"its answer cannot be parsed: {error}"
         return "it closed the stream"
+
+    def _failed(self, error: BusError) -> str:
+        """Note why the watch failed, and return it; a version that is refused is logged once."""
+        if isinstance(error, InvalidOperation) and error.message != self.refusal:
+            self.refusal = error.message
+            logger.error(
+                "partition %s: refused: %s",
+                *(self.address, error.message),
+                extra={"partition": self.partition, "action": "version-refused"},
+            )
+        return error.message
 
     async def _read(
         self,
@@ -139,13 +148,16 @@ class PartitionLink:
     ) -> None:
         """Read a stream of the catalogue until `take` says that it is enough.
 
-        Raises InvalidAnswer and grpc.RpcError.
+        Raises InvalidAnswer, grpc.RpcError, and InvalidOperation for a version that is refused.
         """
         reader = answers.CatalogueReader()
 
         def enough(data: bytes) -> bool:
             news = reader.read(data)
-            return news is not None and take(news)
+            if news is None:
+                return False
+            contract_versions.OPERATOR.check_watched(news.contract, self.partition)
+            return take(news)
 
         watch = self._channel.watch(self._watch_request, timeout_s, large=large)
         async with contextlib.aclosing(watch) as stream:
@@ -156,7 +168,7 @@ class PartitionLink:
                 await asyncio.sleep(self._pause_s)
 
     async def _read_again_and_again(self) -> None:
-        """Read the whole catalogue of a partition that knows no small parts, now and then.
+        """Read a catalogue again, now and then, that has an entry larger than a small answer.
 
         A stream that stays open could bring a large answer at any time, and from each partition.
         """
@@ -321,7 +333,7 @@ class PartitionLink:
 
     def _heard(self, news: CatalogueNews) -> bool:
         """Take what the catalogue says; it is never enough."""
-        self.entity_kinds, self.knows_sessions = news.kinds, news.knows_sessions
+        self.refusal = ""
         self.pulls = news.pulls
         believed = self._listener.catalogue(
             self.partition, news.fingerprint, news.entries, snapshot=news.snapshot

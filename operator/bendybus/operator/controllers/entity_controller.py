@@ -37,7 +37,6 @@ TRANSIENT_S: Final = {
     Reason.PROGRESSING: 1.0,
     Reason.PARTITION_UNAVAILABLE: 5.0,
     Reason.NAMESPACE_NOT_READY: 2.0,
-    Reason.PARTITION_OUTDATED: 5.0,
     Reason.REFUSED: 60.0,
 }
 # Of these, an event announces the end: the link opens, or partitions answer.
@@ -135,14 +134,6 @@ class EntityReconciler:
                     "partition 0, which commits changes of entities, does not answer; retrying.",
                 )
             assert decision.wanted is not None
-            if outdated := link.outdated(decision.wanted):
-                what = "sessions" if view.kind is EntityKind.QUEUE else f"{view.kind}s"
-                return Readiness(
-                    False,
-                    Reason.PARTITION_OUTDATED,
-                    f"partitions {', '.join(map(str, outdated))} run an earlier version, which "
-                    f"has no {what}; waiting for their upgrade.",
-                )
             await self._do(view, decision, entry, link)
         # Partitions of another version may store an entity differently from what was requested.
         return Readiness(

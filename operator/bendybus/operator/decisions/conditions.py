@@ -29,7 +29,6 @@ TROUBLES_SHOWN: Final = 3
 _PASSING: Final = {
     Reason.PROGRESSING,
     Reason.PARTITION_UNAVAILABLE,
-    Reason.PARTITION_OUTDATED,
     Reason.FRONTEND_UNAVAILABLE,
     Reason.NAMESPACE_NOT_FOUND,
     Reason.NAMESPACE_NOT_READY,
@@ -41,10 +40,14 @@ CERTIFICATE_OVERDUE: Final = "CertificateOverdue"
 MANIFESTS_NOT_SEEN: Final = "ManifestsNotSeen"
 ANSWER_NOT_UNDERSTOOD: Final = "AnswerNotUnderstood"
 WORKER_ENDED: Final = "WorkerEnded"
+VERSION_REFUSED: Final = "VersionRefused"
 # Warnings of partitions, as sentences.
 WARNINGS: Final = {
     ANSWER_NOT_UNDERSTOOD: "the operator cannot parse its answers and ignores it. Check that "
     "spec.image matches the operator's version; the operator's log has the details.",
+    VERSION_REFUSED: "its version and the operator's are more than one minor version apart, and do "
+    "not work together. Set spec.image to a version that is one minor version away at most; the "
+    "operator's log names both.",
     WORKER_ENDED: "its answer took more memory than the operator's process for it may use, and "
     "ended that; the bus is read apart from others, after growing pauses. Check that the pod runs "
     "the image of spec.image; the operator's log has the details.",

@@ -9,7 +9,6 @@ class Reason(StrEnum):
     AVAILABLE = "Available"
     PROGRESSING = "Progressing"
     PARTITION_UNAVAILABLE = "PartitionUnavailable"
-    PARTITION_OUTDATED = "PartitionOutdated"
     FRONTEND_UNAVAILABLE = "FrontendUnavailable"
     NAMESPACE_NOT_FOUND = "NamespaceNotFound"
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"

@@ -1,15 +1,17 @@
 """Where commands wait for the partition's thread: bounded, and filled into commits in turn.
 
 Sends and transactions wait per entity and are taken round robin, so that one busy entity does not
-keep others waiting; everything else (settling, asks, reads) goes first, because it is small and
-makes room. Only the read of a fence waits with the sends: it must see those that came before it.
-What may wait of an entity is its share of what may wait of all.
+keep others waiting; everything else (settling, asks, small reads) goes first, because it is small
+and makes room. Only the read of a fence waits with the sends: it must see those that came before
+it. *Looks*, which read many rows, wait per entity, too: one is taken with a commit, and more while
+its turn has time. Each entity has a share of the places for waiting commands.
 """
 
 import threading
 from collections import deque
 from typing import Final
 
+from bendybus.partition_server.broker.rule_table import COMMANDS, Phase
 from bendybus.partition_server.state.commands import (
     Append,
     Command,
@@ -23,6 +25,7 @@ from bendybus.partition_server.state.shares import Shares
 URGENT_MAX: Final = 100_000
 SEND_FRAMES_MAX: Final = 10_000
 SEND_BYTES_MAX: Final = 64 * 1024 * 1024
+LOOKS_MAX: Final = 10_000
 # One commit: bounded in commands, messages and bytes.
 TAKE_URGENT: Final = 2_000
 TAKE_MESSAGES: Final = 20_000
@@ -50,6 +53,9 @@ class Inbox:
         # By UID.
         self._frames: Shares[str] = Shares()
         self._bytes: Shares[str] = Shares()
+        # By UID; "": about no entity.
+        self._looks: dict[str, deque[Command]] = {}
+        self._waiting_looks: Shares[str] = Shares()
         self._woken = False
 
     def put(self, *commands: Command) -> bool:
@@ -58,8 +64,11 @@ class Inbox:
             if len(commands) == 1 and isinstance(commands[0], _SENDS):
                 if not self._put_send(commands[0]):
                     return False
+            elif len(commands) == 1 and is_look(commands[0]):
+                if not self._put_look(commands[0]):
+                    return False
             else:
-                assert not any(isinstance(each, _SENDS) for each in commands), "sends come alone"
+                assert not any(map(comes_alone, commands)), "sends and looks come alone"
                 if len(self._urgent) + len(commands) > URGENT_MAX:
                     return False
                 self._urgent.extend(commands)
@@ -80,6 +89,14 @@ class Inbox:
         line.append((command, size_bytes))
         return True
 
+    def _put_look(self, command: Command) -> bool:
+        uid = _uid_of(command)
+        if not self._waiting_looks.has_room(uid, 1, LOOKS_MAX):
+            return False
+        self._waiting_looks.add(uid, 1)
+        self._looks.setdefault(uid, deque()).append(command)
+        return True
+
     def wake(self) -> None:
         """Make `take` return even if nothing waits."""
         with self._lock:
@@ -94,7 +111,8 @@ class Inbox:
     def take(self, timeout_s: float) -> list[Command]:
         """Return what goes into the next commit; empty after `timeout_s` without anything."""
         with self._lock:
-            self._sleeping = timeout_s > 0 and not (self._urgent or self._sends or self._woken)
+            waits = self._urgent or self._sends or self._looks or self._woken
+            self._sleeping = timeout_s > 0 and not waits
             sleeping = self._sleeping
         rung = sleeping and self._alarm.acquire(timeout=timeout_s)
         with self._lock:
@@ -107,7 +125,24 @@ class Inbox:
                 taken.append(self._urgent.popleft())
             if self._sends:
                 taken += self._take_sends()
+            if self._looks:
+                taken.append(self._next_look())
             return taken
+
+    def take_look(self) -> Command | None:
+        """Return one more command that reads many rows; None: none waits."""
+        with self._lock:
+            return self._next_look() if self._looks else None
+
+    def _next_look(self) -> Command:
+        uid = next(iter(self._looks))
+        line = self._looks.pop(uid)
+        command = line.popleft()
+        if line:
+            # At the end of the row: the next one is of another entity.
+            self._looks[uid] = line
+        self._waiting_looks.add(uid, -1)
+        return command
 
     def _take_sends(self) -> list[Command]:
         taken: list[Command] = []
@@ -131,6 +166,21 @@ class Inbox:
             self._frames.add(uid, -frames)
             self._bytes.add(uid, -taken_bytes)
         return taken
+
+
+def is_look(command: Command) -> bool:
+    """Whether a command reads many rows."""
+    return COMMANDS[type(command)].phase is Phase.LOOK
+
+
+def comes_alone(command: Command) -> bool:
+    """Whether a command waits in a line of its entity."""
+    return isinstance(command, _SENDS) or is_look(command)
+
+
+def _uid_of(command: Command) -> str:
+    ref = getattr(command, "entity", None)
+    return "" if ref is None else ref.uid
 
 
 def _content_bytes(command: Send) -> int:

@@ -21,7 +21,12 @@ from uuid import UUID
 
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.broker.rule_table import COMMANDS, CommandRule, Phase
+from bendybus.partition_server.broker.rule_table import (
+    AFTER_COMMIT,
+    COMMANDS,
+    CommandRule,
+    Phase,
+)
 from bendybus.partition_server.broker.sweeper import Sweeper
 from bendybus.partition_server.rules import delays, receive, schedule
 from bendybus.partition_server.state import faults
@@ -114,7 +119,7 @@ class Partition:
         try:
             for command in commands:
                 rule = COMMANDS[type(command)]
-                if rule.phase is Phase.AFTER:
+                if rule.phase in AFTER_COMMIT:
                     stage.after.append(command)
                 else:
                     _handle(rule, turn, command)

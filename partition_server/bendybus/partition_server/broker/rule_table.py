@@ -92,8 +92,10 @@ class Phase(Enum):
     TOGETHER = auto()
     # Before the commit, in a stage of its own: it reads the store before it decides.
     ALONE = auto()
-    # After the commit: it reads, or waits for messages, and sees what is committed.
+    # After the commit: it reads a little, or waits for messages, and sees what is committed.
     AFTER = auto()
+    # The same, a few in a turn: it reads many rows. See `Inbox`.
+    LOOK = auto()
 
 
 class CommandRule(NamedTuple):
@@ -152,6 +154,8 @@ def _reserve_numbers(turn: Turn, command: ReserveNumbers) -> object:
     return reserved_numbers.reserve(turn, queue, command.count)
 
 
+# Handled after the commit of their stage.
+AFTER_COMMIT: Final = frozenset({Phase.AFTER, Phase.LOOK})
 USE: Final = True
 NO_USE: Final = False
 
@@ -183,15 +187,15 @@ COMMANDS: Final[dict[type[Command], CommandRule]] = {
     Ask: CommandRule(Phase.AFTER, USE, receive.ask, _ask_refused),
     AcceptSession: CommandRule(Phase.AFTER, USE, sessions.accept, _ask_refused),
     GetSessionState: CommandRule(Phase.AFTER, USE, sessions.get_state, _failed),
-    ListSessions: CommandRule(Phase.AFTER, USE, sessions.list_sessions, _failed),
-    CountSessions: CommandRule(Phase.AFTER, NO_USE, session_counts.count, _failed),
+    ListSessions: CommandRule(Phase.LOOK, USE, sessions.list_sessions, _failed),
+    CountSessions: CommandRule(Phase.LOOK, NO_USE, session_counts.count, _failed),
     Withdraw: CommandRule(Phase.AFTER, NO_USE, receive.withdraw, _failed),
-    Peek: CommandRule(Phase.AFTER, USE, browse.peek, _failed),
+    Peek: CommandRule(Phase.LOOK, USE, browse.peek, _failed),
     GetRange: CommandRule(Phase.AFTER, USE, partition_range.get_range, _failed),
-    BrowseRange: CommandRule(Phase.AFTER, USE, partition_range.page, _failed),
-    FindNumber: CommandRule(Phase.AFTER, USE, partition_range.find_number, _failed),
+    BrowseRange: CommandRule(Phase.LOOK, USE, partition_range.page, _failed),
+    FindNumber: CommandRule(Phase.LOOK, USE, partition_range.find_number, _failed),
     GetFence: CommandRule(Phase.AFTER, USE, fenced_send.read, _failed),
-    Counts: CommandRule(Phase.AFTER, NO_USE, counts.counts, _failed),
+    Counts: CommandRule(Phase.LOOK, NO_USE, counts.counts, _failed),
     FenceIdle: CommandRule(Phase.AFTER, NO_USE, catalogue_entry.fence, _failed),
     StopDelivering: CommandRule(Phase.AFTER, NO_USE, receive.stop, _failed),
     Watch: CommandRule(Phase.AFTER, NO_USE, catalogue_entry.watch, _failed),

@@ -6,7 +6,10 @@ Data is deleted only because of a tombstone, a few rows a turn.
 from collections.abc import Sequence
 
 from bendybus.domain import errors
-from bendybus.domain.entity import Entity
+from bendybus.domain.entity import Entity, rules_of
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule_set import RulesEdit
 from bendybus.partition_server.rules import counts, forward_lanes
 from bendybus.partition_server.state.answers import AskRefused, CatalogueChanged, Done
 from bendybus.partition_server.state.commands import (
@@ -59,7 +62,7 @@ def fence(turn: Turn, command: FenceIdle) -> bool:
     if any(partition.queues.is_awaited(each.uid) for each in family):
         return False
     uids = [each.uid for each in family if partition.queues.all_of(each.uid)]
-    if any(counts.count(partition, uid, now).idle_ms < command.idle_ms for uid in uids):
+    if any(counts.idle_ms(partition, uid, now) < command.idle_ms for uid in uids):
         return False
     for each in family:
         partition.fenced_until[each.uid] = now.mono_ms + FENCE_MS
@@ -92,12 +95,28 @@ def _take_all(turn: Turn) -> None:
     entities = list(stage.changes.entities)
     # Topics whose subscription the bus deletes are not used by that.
     unused = {each.topic_key for each in entities if each.auto_deleted}
+    edits = _edits(partition, entities) if partition.watchers else {}
     for entity in entities:
         _take(partition, entity, stage, turn.now, is_use=entity.key not in unused)
     for watcher in partition.watchers:
-        stage.answer(watcher, CatalogueChanged(entities, snapshot=False))
+        stage.answer(watcher, CatalogueChanged(entities, snapshot=False, edits=edits))
     for key in stage.changes.entities_forgotten:
         partition.catalogue.forget(key)
+
+
+def _edits(partition: PartitionState, entities: Sequence[Entity]) -> dict[str, RulesEdit]:
+    """Return how the rules of subscriptions change, before that takes effect."""
+    found: dict[str, RulesEdit] = {}
+    for entity in entities:
+        old = partition.catalogue.by_key(entity.key)
+        if old is None or old.uid != entity.uid or old.deleted or entity.deleted:
+            continue
+        if entity.kind is not EntityKind.SUBSCRIPTION:
+            continue
+        edit = rule_set.edit_between(rules_of(old), rules_of(entity))
+        if edit is not None:
+            found[entity.key] = edit
+    return found
 
 
 def _forget_slot(partition: PartitionState, slot: int) -> None:

@@ -1,7 +1,7 @@
 """What an entity holds in one partition."""
 
-import heapq
 from dataclasses import replace
+from typing import Final
 
 from bendybus.domain import bounds
 from bendybus.domain.entity_kind import EntityKind
@@ -13,14 +13,19 @@ from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.turn import Turn
 
+# Entities that one command counts: what comes from further away does so in steps.
+ENTITIES_A_LOOK: Final = 250
+
 
 def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
-    """Count the messages of the entities that are asked for, or of all."""
-    bounds.check_number("uids", len(command.uids), bounds.UIDS_A_CALL_MAX)
-    known = turn.partition.queues.uids()
-    wanted = command.uids or _page(known, command)
-    held = set(known)
-    found = [count(turn.partition, uid, turn.now) for uid in wanted if uid in held]
+    """Count the messages of the entities that are asked for, or of a page of all, by UID."""
+    bounds.check_number("uids", len(command.uids), ENTITIES_A_LOOK)
+    queues, most = (
+        turn.partition.queues,
+        min(command.entities_max or ENTITIES_A_LOOK, ENTITIES_A_LOOK),
+    )
+    wanted = command.uids or queues.uids_after(command.after_uid, most)
+    found = [count(turn.partition, uid, turn.now) for uid in wanted if queues.has(uid)]
     if not command.forwarding:
         return found
     return [
@@ -31,14 +36,6 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
         )
         for each in found
     ]
-
-
-def _page(known: list[str], command: Counts) -> list[str]:
-    """Return the entities of a page: by UID, so that none is missed while others come and go."""
-    if not command.entities_max:
-        return known
-    following = (uid for uid in known if uid > command.after_uid)
-    return heapq.nsmallest(command.entities_max, following)
 
 
 def _size_bytes(partition: PartitionState, main: MessageQueue) -> int:
@@ -64,6 +61,13 @@ def _is_in_use(partition: PartitionState, uid: str) -> bool:
     )
 
 
+def idle_ms(partition: PartitionState, uid: str, now: Now) -> int:
+    """Return how long an entity that has queues here was not used; 0: it is in use."""
+    if _is_in_use(partition, uid):
+        return 0
+    return now.mono_ms - partition.queues.last_used_mono_ms(uid)
+
+
 def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
     """Count the messages of an entity that has queues here."""
     queues = {queue.state.sub_queue: queue for queue in partition.queues.all_of(uid)}
@@ -71,7 +75,6 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
     aside = queues.get(SubQueue.TRANSFER_DEAD_LETTER)
     entity, figures = main.entity, main.state
     transfer = sum(queue.state.active for queue in partition.queues.transfers_of(uid))
-    used_ms = max(queue.last_used_mono_ms for queue in queues.values())
     return EntityCounts(
         uid=entity.uid,
         name=entity.name,
@@ -84,7 +87,7 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
         transfer_dead_letter=aside.state.active + aside.state.deferred if aside else 0,
         transfer=transfer,
         size_bytes=_size_bytes(partition, main),
-        idle_ms=0 if _is_in_use(partition, uid) else now.mono_ms - used_ms,
+        idle_ms=idle_ms(partition, uid, now),
         accessed_at_ms=max(queue.accessed_at_ms for queue in queues.values()),
         orphaned=entity.orphaned,
     )

@@ -172,7 +172,8 @@ class _Look:
                 now_ms=turn.now.wall_ms if now_ms is None else now_ms,
                 store=turn.partition.store,
             )
-            turn.budget.spend(sum(row.delivered_bytes() for row in rows), rows=len(rows))
+            looked = len(rows) + self._ready.passed
+            turn.budget.spend(sum(row.delivered_bytes() for row in rows), rows=looked)
             counters = [row.counter for row in rows]
             turn.stage.journal.note(self._ready.put_back, counters)
         except BaseException:

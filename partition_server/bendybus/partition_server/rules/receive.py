@@ -126,6 +126,7 @@ def _serve(
             now_ms=now.wall_ms,
             store=partition.store,
         )
+        budget.passed += queue.ready.passed
         if not rows:
             return not queue.ready.has_ready()
         budget.rows += len(rows)

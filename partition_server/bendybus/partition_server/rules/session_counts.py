@@ -19,6 +19,7 @@ from bendybus.partition_server.store.store import CountPlace
 
 # Messages that one call counts, and locks of messages, beside those of one session.
 ROWS_MAX: Final = 5_000
+SESSIONS_MAX: Final = 250
 LOCKS_MAX: Final = 5_000
 # The state in a place after all messages of a session.
 _END: Final = len(State)
@@ -44,14 +45,15 @@ def count(turn: Turn, command: CountSessions) -> SessionsCounted:
     place = _BEGINNING if command.after is None else command.after
     if command.after is not None:
         _check(command.after)
-    pages = _read(turn, queue, place, command.max_sessions)
+    most = min(command.max_sessions, SESSIONS_MAX)
+    pages = _read(turn, queue, place, most)
     found: list[SessionCounts] = []
     locks = 0
     names = sorted({*pages.counts, *pages.sizes, *pages.locked})
     for name in names:
         if pages.horizon is not None and name > pages.horizon:
             break
-        if len(found) == command.max_sessions or locks > LOCKS_MAX:
+        if len(found) == most or locks > LOCKS_MAX:
             return SessionsCounted(found, CountPlace(found[-1].session_id, _END, 0))
         if name == pages.unfinished:
             return SessionsCounted(found, pages.counts[name])

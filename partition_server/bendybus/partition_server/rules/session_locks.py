@@ -60,9 +60,9 @@ def find(
 ) -> tuple[SessionQueue, SessionLock]:
     """Return the session that a token leads to, and its queue.
 
-    `entity_uid`: the entity that the caller was checked for; front ends before 0.7 do not always
-    say it. Raises SessionLockLost if the lock is over or another entity's, or if the session was
-    only offered and that is not enough.
+    `entity_uid`: the entity that the caller was checked for; "": it is not compared. Raises
+    SessionLockLost if the lock is over or another entity's, or if the session was only offered and
+    that is not enough.
     """
     bounds.check_session_token(token)
     [parts] = lock_token.unpack(token)
@@ -413,6 +413,7 @@ def _serve(
             store=partition.store,
             session_id=session.session_id,
         )
+        budget.passed += queue.sessions.passed
         if not rows:
             if session.has_ready():
                 return False

@@ -124,6 +124,7 @@ def offer_free(
         if budget.spent():
             return False
         name = queue.sessions.next_session(now_ms=now.wall_ms, store=partition.store)
+        budget.passed += queue.sessions.passed
         if name is None:
             return not queue.sessions.has_ready()
         budget.rows += 1

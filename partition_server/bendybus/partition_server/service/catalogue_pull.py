@@ -6,8 +6,7 @@
 
 Each process watches the catalogue of partition 0, read only; no partition writes that of another.
 While the watch stands, its partitions say so to their own watchers, and nobody copies to them.
-Until then front ends and the operator do, as with a registrar of 0.7, which shows its catalogue to
-no partition.
+Until then front ends and the operator do.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ from bendybus.domain import directory as directories
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
-from bendybus.domain.errors import BusError
+from bendybus.domain.errors import BusError, InvalidOperation
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Outbox
 from bendybus.partition_server.service.hosts import Hosts, submit
 from bendybus.partition_server.state import answers, commands
-from bendybus.wire import catalogue, entities, serving
+from bendybus.wire import catalogue, contract_versions, serving, statuses
 
 logger = logging.getLogger(__name__)
 REGISTRAR: Final = 0
@@ -56,6 +55,8 @@ class CataloguePull:
         self._channel: grpc.aio.Channel | None = None
         self._credentials = credentials
         self._renewed = asyncio.Event()
+        # Why the registrar's version and this one do not work together, as it was logged.
+        self._refusal = ""
         self._directory = Directory()
         # Of each partition: something came that it may lack.
         self._news = {index: asyncio.Event() for index in hosts.threads}
@@ -121,7 +122,7 @@ class CataloguePull:
             self._renewed.clear()
             self._channel = serving.peer_channel(address, self._credentials)
             call = entity_pb2_grpc.EntityServiceStub(self._channel).WatchEntities(
-                entity_pb2.WatchEntitiesRequest(partition=REGISTRAR, in_parts=True)
+                catalogue.watch_request(contract_versions.PARTITION, REGISTRAR)
             )
             reading = asyncio.ensure_future(self._read(call))
             renewed = asyncio.ensure_future(self._renewed.wait())
@@ -143,18 +144,35 @@ class CataloguePull:
             entity_pb2.WatchEntitiesRequest, entity_pb2.WatchEntitiesResponse
         ],
     ) -> None:
-        parts = catalogue.Parts()
+        parts = catalogue.Parts(contract_versions.PARTITION, REGISTRAR, self._directory.entry)
         try:
             async for part in call:
-                if (news := parts.whole(part)) is not None:
+                if (news := parts.take(part)) is not None:
+                    self._refusal = ""
                     self._heard(
                         REGISTRAR,
-                        entities.fingerprint_from_proto(news.fingerprint),
-                        catalogue.entries_of(news),
+                        news.fingerprint,
+                        news.entries,
                         snapshot=news.snapshot,
                     )
         except grpc.RpcError as error:
-            logger.debug("registrar: catalogue: %s", error)
+            self._failed(statuses.from_rpc_error(error))
+        except InvalidOperation as error:
+            self._failed(error)
+        except catalogue.EditOfUnknown as error:
+            logger.warning("registrar: watched again: what is known of %s is not enough", error)
+
+    def _failed(self, error: BusError) -> None:
+        """Log why the registrar's catalogue cannot be watched; a version that is refused, once."""
+        if not isinstance(error, InvalidOperation):
+            logger.debug("registrar: catalogue: %s", error.message)
+        elif error.message != self._refusal:
+            self._refusal = error.message
+            logger.error(
+                "registrar: refused: %s",
+                error.message,
+                extra={"partition": REGISTRAR, "action": "version-refused"},
+            )
 
     def _heard(
         self, partition: int, fingerprint: Fingerprint, found: Sequence[Entity], *, snapshot: bool

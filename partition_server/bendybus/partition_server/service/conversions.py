@@ -13,7 +13,7 @@ from bendybus.partition_server.state.commands import EntityRef
 from bendybus.partition_server.store.records import COUNTER_MASK, SHARED_FORMAT, Row, State
 from bendybus.partition_server.store.store import CountPlace
 from bendybus.v1 import message_pb2, receiver_pb2
-from bendybus.wire import entities, frame_forms, statuses
+from bendybus.wire import entities, statuses
 
 
 def entity_ref(proto: partition_pb2.EntityRef) -> EntityRef:
@@ -36,13 +36,8 @@ def batch_from_proto(proto: message_pb2.MessageBatch) -> Batch:
     )
 
 
-def delivery_to_proto(
-    delivery: Delivery, *, partition: int, heads: bool
-) -> message_pb2.DeliveredBatch:
-    """Return delivered or shown messages; columns that say nothing stay empty.
-
-    `heads`: the caller reads heads; otherwise messages are whole.
-    """
+def delivery_to_proto(delivery: Delivery, *, partition: int) -> message_pb2.DeliveredBatch:
+    """Return delivered or shown messages; columns that say nothing stay empty."""
     rows = delivery.rows
     base = sequence_number.compose(partition, 0)
     proto = message_pb2.DeliveredBatch(
@@ -64,8 +59,6 @@ def delivery_to_proto(
             [row.format if 0 <= row.format < SHARED_FORMAT else _format(row.format) for row in rows]
         )
         proto.heads.extend([row.head for row in rows])
-        if not heads:
-            frame_forms.join(proto)
     _add_texts(proto, rows)
     if any(row.time_to_live_ms for row in rows):
         proto.time_to_live_ms.extend([row.time_to_live_ms for row in rows])

@@ -11,16 +11,18 @@ import grpc
 
 from bendybus.domain import limits
 from bendybus.domain.entity import Entity
-from bendybus.domain.entity_settings import Description, SubscriptionDescription
+from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters import rule as rules
+from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import Rule, SqlFilter
+from bendybus.domain.filters.rule_set import RuleSet
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server.broker.replies import Outbox
 from bendybus.partition_server.service.catalogue_pull import REGISTRAR, CataloguePull
 from bendybus.partition_server.service.hosts import Context, Hosts, submit
-from bendybus.partition_server.state import commands
+from bendybus.partition_server.state import answers, commands
 from bendybus.wire import catalogue, entities, statuses
 
 
@@ -37,7 +39,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
         self._hosts = hosts
         self._compiler = RuleCompiler()
         # Of the streams that watch each partition.
-        self._watchers: dict[int, set[Outbox[entity_pb2.WatchEntitiesResponse]]] = {}
+        self._watchers: dict[int, set[Outbox[answers.CatalogueChanged]]] = {}
         self.pull = CataloguePull(hosts, self.take, address, credentials)
         self.pull.changed = self._tell
 
@@ -68,7 +70,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
                 request.migrated,
             ),
         )
-        return catalogue.commit_response(entity)
+        return catalogue.commit_response(entity, change if request.without_rules else None)
 
     @statuses.unary
     async def ApplyEntity(
@@ -80,8 +82,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
 
     async def take(self, partition: int, entries: Sequence[Entity]) -> None:
         """Have a partition take entries of the registrar, all or none. Raises the domain error."""
-        described = [entry.description for entry in entries]
-        await self._compiler.prepare(of_descriptions(described))
+        await self._compiler.prepare_entries(partition, entries)
         await self._hosts.ask(partition, lambda reply: commands.ApplyEntity(reply, entries))
 
     async def WatchEntities(
@@ -89,27 +90,27 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
     ) -> AsyncIterator[entity_pb2.WatchEntitiesResponse]:
         """Send the catalogue, then what changes."""
         async with statuses.errors_as_status(context):
+            contract = catalogue.watched_under(request)
             thread = self._hosts.find(request.partition)
             fingerprint = entities.fingerprint_to_proto(thread.store.fingerprint)
-            outbox: Outbox[entity_pb2.WatchEntitiesResponse] = Outbox(
-                lambda changed: catalogue.watch_response(
-                    fingerprint,
-                    changed.entities,
-                    snapshot=changed.snapshot,
-                    pulls=self.pull.of(request.partition),
-                )
-            )
+            reads_edits = catalogue.reads_edits(request)
+            outbox: Outbox[answers.CatalogueChanged] = Outbox(lambda changed: changed)
             submit(thread, commands.Watch(outbox))
             watchers = self._watchers.setdefault(request.partition, set())
             watchers.add(outbox)
             try:
                 # The caller's cancellation ends this handler, wherever it waits.
                 with self._hosts.attendance.stream(outbox.close):
-                    while (frame := await outbox.next()) is not None:
-                        if not request.in_parts:
-                            yield frame
-                            continue
-                        for part in catalogue.parts(frame, request.part_bytes):
+                    while (changed := await outbox.next()) is not None:
+                        for part in catalogue.watch_responses(
+                            fingerprint,
+                            changed.entities,
+                            snapshot=changed.snapshot,
+                            pulls=self.pull.of(request.partition),
+                            contract=contract,
+                            edits=changed.edits if reads_edits else {},
+                            part_bytes=request.part_bytes,
+                        ):
                             yield part
             finally:
                 watchers.discard(outbox)
@@ -118,11 +119,8 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
     def _tell(self) -> None:
         """Tell all watchers whether a partition takes what it lacks by itself now."""
         for partition, watchers in self._watchers.items():
-            thread = self._hosts.threads[partition]
-            fingerprint = entities.fingerprint_to_proto(thread.store.fingerprint)
             for outbox in watchers if partition != REGISTRAR else ():
-                pulls = self.pull.of(partition)
-                outbox.put(catalogue.watch_response(fingerprint, (), snapshot=False, pulls=pulls))
+                outbox.put(answers.CatalogueChanged((), snapshot=False))
 
     @statuses.unary
     async def FenceIdleEntity(
@@ -143,6 +141,27 @@ class RuleCompiler:
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
+        # The rules that each partition took last of a subscription: by partition and UID.
+        self._taken: dict[tuple[int, str], RuleSet] = {}
+
+    async def prepare_entries(self, partition: int, entries: Iterable[Entity]) -> None:
+        """Compile, as `prepare`, the rules of subscriptions that a partition did not take before.
+
+        Partitions of one process take the same rules: the first one compiles, the others wait.
+        """
+        taken: dict[tuple[int, str], RuleSet] = {}
+        fresh: list[Rule] = []
+        for entry in entries:
+            if isinstance(entry.description, SubscriptionDescription):
+                name, rules = (partition, entry.uid), entry.description.rules
+                fresh += rule_set.difference(self._taken.get(name, ()), rules)[1]
+                taken[name] = rules
+        await self.prepare(fresh)
+        # STRICTLY AFTER they are compiled: a call that is cancelled has compiled nothing.
+        for name, rules in taken.items():
+            self._taken.pop(name, None)
+            if rules:
+                self._taken[name] = rules
 
     async def prepare(self, given: Iterable[Rule]) -> None:
         """Compile rules, up to the first that is wrong: that is left to the decision on it."""
@@ -156,13 +175,6 @@ class RuleCompiler:
                 await asyncio.to_thread(_compile, wanted, cancelled)
             finally:
                 cancelled.set()
-
-
-def of_descriptions(descriptions: Iterable[Description]) -> Iterable[Rule]:
-    """Return the rules of all subscriptions among some descriptions."""
-    for each in descriptions:
-        if isinstance(each, SubscriptionDescription):
-            yield from each.rules
 
 
 def _compile(wanted: Sequence[Rule], cancelled: threading.Event) -> None:

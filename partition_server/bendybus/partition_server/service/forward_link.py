@@ -59,11 +59,6 @@ class Peer:
                 request, timeout=ANSWER_S
             )
         except grpc.RpcError as error:
-            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                raise errors.PartitionUnavailable(
-                    f"partition {self.partition} runs an older version of Bendybus, which does "
-                    "not accept messages from other partitions. Update its partition server.",
-                ) from error
             raise statuses.from_rpc_error(error) from error
         self._clock_offset_ms = answer.monotonic_ms - read_clocks().mono_ms
         return forward_frames.taken(frame, answer)

@@ -128,20 +128,17 @@ def is_outcome(value: object) -> bool:
     )
 
 
-def response(
-    value: object, thread: PartitionThread, *, heads: bool
-) -> partition_pb2.DeliverFramesResponse:
-    """Return the frame of an answer; `heads`: its reader reads heads of messages."""
+def response(value: object, thread: PartitionThread) -> partition_pb2.DeliverFramesResponse:
+    """Return the frame of an answer."""
     made = partition_pb2.DeliverFramesResponse
     if isinstance(value, answers.Reserved):
-        batch = conversions.delivery_to_proto(value.delivery, partition=thread.index, heads=heads)
+        batch = conversions.delivery_to_proto(value.delivery, partition=thread.index)
         return made(
             reserved=partition_pb2.Reserved(
                 ask_id=value.ask_id,
                 batch=batch,
                 lock_remaining_ms=value.lock_remaining_ms,
                 locked_until_monotonic_ms=value.locked_until_mono_ms,
-                complete=True,
                 more=value.more,
             )
         )
@@ -212,7 +209,7 @@ def send_command(request: partition_pb2.SendFramesRequest, reply: SendReply) -> 
         conversions.entity_ref(request.entity),
         conversions.batch_from_proto(request.batch),
         list(request.group_sizes),
-        request.producer_id if request.spans else b"",
+        request.producer_id,
         request.producer_sequence,
         request.spans,
         request.age_ms,

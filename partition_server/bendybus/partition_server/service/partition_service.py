@@ -6,6 +6,7 @@ told, so that what was reserved for it is released.
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 from typing import TypeVar
 
 from bendybus.domain import errors, sequence_number
@@ -14,13 +15,13 @@ from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
 from bendybus.partition_server.broker.clocks import read_clocks
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Outbox, SendReply
-from bendybus.partition_server.service import conversions, forward_frames, frames
+from bendybus.partition_server.service import conversions, counting, forward_frames, frames
 from bendybus.partition_server.service.hosts import Context, submit
 from bendybus.partition_server.service.pipeline_calls import PipelineCalls
 from bendybus.partition_server.state import answers, commands
-from bendybus.v1 import message_pb2, receiver_pb2
-from bendybus.wire import batch_deletes, frame_forms, statuses, streams
-from bendybus.wire.streams import End
+from bendybus.v1 import receiver_pb2
+from bendybus.wire import batch_deletes, statuses
+from bendybus.wire.contract_versions import FRONT_END, HEADS_0_11, MERGED_0_11, MOVES_0_11
 
 FrameT = TypeVar("FrameT")
 
@@ -32,7 +33,7 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         self, request_iterator: AsyncIterator[partition_pb2.SendFramesRequest], context: Context
     ) -> AsyncIterator[partition_pb2.SendFramesResponse]:
         """Store frames; answers after the commit that holds them."""
-        await self._refuse_at_the_end(context)
+        await self._admit(context, MOVES_0_11)
         outbox: Outbox[partition_pb2.SendFramesResponse] = Outbox(frames.send_response)
 
         async def read() -> None:
@@ -48,9 +49,9 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                     reply.answer(answers.Failed(error))
 
         # At once, so that the front end knows that the stream is open.
-        await context.send_initial_metadata((frame_forms.READS_HEADS,))
+        await context.send_initial_metadata((HEADS_0_11,))
         moving = partition_pb2.SendFramesResponse(moving=True)
-        with self._hosts.traffic.stream(ending(context, outbox, moving)):
+        with self._hosts.traffic.stream(partial(outbox.move, moving)):
             async for frame in both_ways(read(), outbox):
                 yield frame
 
@@ -58,13 +59,10 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         self, request_iterator: AsyncIterator[partition_pb2.DeliverFramesRequest], context: Context
     ) -> AsyncIterator[partition_pb2.DeliverFramesResponse]:
         """Reserve, deliver, settle; see the contract."""
-        await self._refuse_at_the_end(context)
+        await self._admit(context, MOVES_0_11, MERGED_0_11, HEADS_0_11)
         opened: list[PartitionThread] = []
-        heads = frame_forms.heads_read_by(context.invocation_metadata())
         outbox: Outbox[partition_pb2.DeliverFramesResponse] = Outbox(
-            lambda value: frames.response(value, opened[0], heads=heads),
-            awaited=frames.is_outcome,
-            merges=frame_forms.merged_read_by(context.invocation_metadata()),
+            lambda value: frames.response(value, opened[0]), awaited=frames.is_outcome, merges=True
         )
 
         async def read() -> None:
@@ -75,11 +73,11 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                     opened.append(self._hosts.find(request.partition))
                 submit(opened[0], *frames.commands_of(request, outbox))
 
-        await context.send_initial_metadata((frame_forms.READS_MERGED,))
+        await context.send_initial_metadata((MERGED_0_11,))
         moving = partition_pb2.DeliverFramesResponse(moving=True)
         try:
             async with statuses.errors_as_status(context):
-                with self._hosts.traffic.stream(ending(context, outbox, moving)):
+                with self._hosts.traffic.stream(partial(outbox.move, moving)):
                     async for frame in both_ways(read(), outbox):
                         yield frame
         finally:
@@ -138,7 +136,7 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         )
         following = peeked.next_counter
         return partition_pb2.PeekResponse(
-            batch=_batch(context, request.partition, peeked.delivery),
+            batch=conversions.delivery_to_proto(peeked.delivery, partition=request.partition),
             next_sequence_number=following
             and sequence_number.compose(request.partition, following),
         )
@@ -160,7 +158,7 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                 request.session_token,
             ),
         )
-        batch = _batch(context, request.partition, delivery)
+        batch = conversions.delivery_to_proto(delivery, partition=request.partition)
         return partition_pb2.ReceiveDeferredResponse(batch=batch)
 
     async def CancelScheduledMessages(
@@ -280,16 +278,14 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         self, request: partition_pb2.GetCountsRequest, context: Context
     ) -> partition_pb2.GetCountsResponse:
         """Count."""
-        counts: list[answers.EntityCounts] = await self._ask(
-            context,
-            request.partition,
-            lambda reply: commands.Counts(
-                reply,
-                list(request.uids),
-                entities_max=request.entities_max,
-                after_uid=request.after_uid,
-            ),
-        )
+        asked = request.uids
+        async with statuses.errors_as_status(context):
+            counts = await self._counted(
+                request.partition,
+                counting.of_entities(asked)
+                if asked
+                else counting.of_all(request.after_uid, request.entities_max),
+            )
         return partition_pb2.GetCountsResponse(
             more=not request.uids and len(counts) == request.entities_max > 0,
             conditions=self._hosts.find(request.partition).conditions,
@@ -312,6 +308,16 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
             ],
         )
 
+    async def _counted(
+        self, partition: int, steps: counting.Counting
+    ) -> list[answers.EntityCounts]:
+        try:
+            make = next(steps)
+            while True:
+                make = steps.send(await self._hosts.ask(partition, make))
+        except StopIteration as end:
+            return list(end.value)
+
     async def Forward(
         self, request: partition_pb2.ForwardRequest, context: Context
     ) -> partition_pb2.ForwardResponse:
@@ -322,17 +328,16 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         )
         return forward_frames.response(outcome, read_clocks().mono_ms)
 
+    async def _admit(self, context: Context, *marks_0_11: tuple[str, str]) -> None:
+        """Refuse a stream at the end of the process, or of a version that does not fit."""
+        await self._refuse_at_the_end(context)
+        async with statuses.errors_as_status(context):
+            FRONT_END.check_caller(context.invocation_metadata(), *marks_0_11)
+
     async def _refuse_at_the_end(self, context: Context) -> None:
         if self._hosts.traffic.begun:
             async with statuses.errors_as_status(context):
                 raise errors.PartitionUnavailable("the partition server is stopping.")
-
-
-def _batch(
-    context: Context, partition: int, delivery: answers.Delivery
-) -> message_pb2.DeliveredBatch:
-    heads = frame_forms.heads_read_by(context.invocation_metadata())
-    return conversions.delivery_to_proto(delivery, partition=partition, heads=heads)
 
 
 async def both_ways(
@@ -356,11 +361,3 @@ async def both_ways(
             await reader
     finally:
         reader.cancel()
-
-
-def ending(context: Context, outbox: Outbox[FrameT], moving: FrameT) -> End:
-    """Return what asks a stream to end, as the caller knows it."""
-    metadata = context.invocation_metadata() or ()
-    if any(name == streams.MOVES for name, _ in metadata):
-        return lambda: outbox.move(moving)
-    return outbox.finish

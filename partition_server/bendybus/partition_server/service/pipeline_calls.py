@@ -13,7 +13,7 @@ from bendybus.partition_server.state import pipeline_commands as commands
 from bendybus.partition_server.state.commands import Command
 from bendybus.partition_server.state.pipeline_commands import DrainAction
 from bendybus.v1 import pipeline_pb2
-from bendybus.wire import frame_forms, statuses
+from bendybus.wire import statuses
 
 
 class PipelineCalls:
@@ -63,10 +63,9 @@ class PipelineCalls:
             ),
         )
         compose, at = sequence_number.compose, request.partition
-        heads = frame_forms.heads_read_by(context.invocation_metadata())
         return partition_pb2.BrowseRangeResponse(
             page=pipeline_pb2.BrowsePartitionResponse(
-                batch=conversions.delivery_to_proto(page.delivery, partition=at, heads=heads),
+                batch=conversions.delivery_to_proto(page.delivery, partition=at),
                 next_after=compose(at, page.next_after),
                 complete=page.complete,
                 incarnation=page.incarnation,

@@ -1,10 +1,11 @@
 """What a partition answers to commands. Values only: no protobuf, no streams."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.domain.filters.rule_set import RulesEdit
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store.records import Row
 from bendybus.partition_server.store.store import CountPlace
@@ -291,3 +292,5 @@ class CatalogueChanged:
 
     entities: Sequence[Entity]
     snapshot: bool
+    # Edits of the rules of subscriptions, by the key of the subscription.
+    edits: Mapping[str, RulesEdit] = field(default_factory=dict)

@@ -328,8 +328,9 @@ class Catalogue:
     def _changed(self, command: CommitEntity, current: Entity, now: Now) -> Description:
         """Return the description that an update or an adoption leads to."""
         if command.rule_change is not None:
-            described = catalogue_rules.changed(current, command.rule_change)
-            return self._with_rules(described, current.name, current, now)
+            return catalogue_rules.changed(
+                current, command.rule_change, counts=self._rule_counts, now_ms=now.wall_ms
+            )
         wanted = catalogue_checks.changed(command, current, self._fingerprint)
         return self._with_rules(wanted, current.name, current, now)
 

@@ -3,17 +3,16 @@
 Called by `Catalogue` only. Each rule is compiled once, when it comes or changes.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from bendybus.domain import entity as entities
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_settings import SubscriptionDescription
+from bendybus.domain.filters import rule as rules
 from bendybus.domain.filters import rule_set
-from bendybus.domain.filters.rule import Rule, SqlFilter
-from bendybus.domain.filters.rule_set import RuleChange
+from bendybus.domain.filters.rule_set import Figures, RuleAction, RuleChange, RuleSet
 from bendybus.partition_server.state.commands import CommitEntity
 
 _SQL: Final = "SQL filters"
@@ -22,56 +21,51 @@ _ACTIONS: Final = "rules with an action"
 
 
 class RuleCounts:
-    """How many rules there are, by topic."""
+    """How many rules there are, by topic and in all."""
 
     def __init__(self) -> None:
-        # (key of the topic, what is counted) → how many.
-        self._by_topic: Counter[tuple[str, str]] = Counter()
-        self._total = 0
-        self._chars = 0
+        # By the key of the topic.
+        self._by_topic: dict[str, Figures] = {}
+        self._total = Figures()
 
     def count(self, subscription: Entity, change: int) -> None:
         """Note that a subscription exists from now on (1), or no longer does (-1)."""
-        self._add(subscription.topic_key, _rules_of(subscription), change)
+        key, figures = subscription.topic_key, entities.rules_of(subscription).figures
+        self._total = self._total.plus(figures, change)
+        of_topic = self._by_topic.get(key, Figures()).plus(figures, change)
+        if of_topic.rules:
+            self._by_topic[key] = of_topic
+        else:
+            self._by_topic.pop(key, None)
 
-    def check_room(self, topic_key: str, old: tuple[Rule, ...], new: tuple[Rule, ...]) -> None:
+    def check_room(self, topic_key: str, old: RuleSet, new: RuleSet) -> None:
         """Raise QuotaExceeded unless a subscription can have `new` rules instead of `old`."""
-        before, after = Counter(_kinds(old)), Counter(_kinds(new))
-        for kind, most in (
-            (_SQL, limits.SQL_FILTERS_PER_TOPIC),
-            (_OTHER, limits.CORRELATION_FILTERS_PER_TOPIC),
-            (_ACTIONS, limits.ACTIONS_PER_TOPIC),
+        more, known = new.figures.plus(old.figures, -1), self._by_topic.get(topic_key, Figures())
+        for kind, count, added, most in (
+            (_SQL, known.sql_filters, more.sql_filters, limits.SQL_FILTERS_PER_TOPIC),
+            (_OTHER, known.others, more.others, limits.CORRELATION_FILTERS_PER_TOPIC),
+            (_ACTIONS, known.actions, more.actions, limits.ACTIONS_PER_TOPIC),
         ):
-            count, more = self._by_topic[topic_key, kind], after[kind] - before[kind]
-            if more > 0 and count + more > most:
+            if added > 0 and count + added > most:
                 raise errors.QuotaExceeded(
                     f"the topic has {count} {kind}, of at most {most}. Remove rules that are no "
                     "longer needed.",
                     metadata={"limit": str(most)},
                 )
-        most = limits.RULES_PER_NAMESPACE
-        if len(new) > len(old) and self._total + len(new) - len(old) > most:
+        count, most = self._total.rules, limits.RULES_PER_NAMESPACE
+        if more.rules > 0 and count + more.rules > most:
             raise errors.QuotaExceeded(
-                f"the namespace has {self._total} rules, of at most {most}. Remove rules that are "
+                f"the namespace has {count} rules, of at most {most}. Remove rules that are "
                 "no longer needed.",
                 metadata={"limit": str(most)},
             )
-
-        more, most = _chars(new) - _chars(old), limits.RULE_CHARS_PER_NAMESPACE
-        if more > 0 and self._chars + more > most:
+        count, most = self._total.chars, limits.RULE_CHARS_PER_NAMESPACE
+        if more.chars > 0 and count + more.chars > most:
             raise errors.QuotaExceeded(
-                f"the rules of the namespace have {self._chars} characters, of at most {most}. "
+                f"the rules of the namespace have {count} characters, of at most {most}. "
                 "Remove rules that are no longer needed, or use shorter ones.",
                 metadata={"limit": str(most)},
             )
-
-    def _add(self, topic_key: str, rules: tuple[Rule, ...], change: int) -> None:
-        for kind in _kinds(rules):
-            self._by_topic[topic_key, kind] += change
-            if not self._by_topic[topic_key, kind]:
-                del self._by_topic[topic_key, kind]
-        self._total += change * len(rules)
-        self._chars += change * _chars(rules)
 
 
 def in_manifest(command: CommitEntity, current: Entity | None) -> bool:
@@ -95,12 +89,21 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
         )
 
 
-def changed(subscription: Entity, change: RuleChange) -> SubscriptionDescription:
+def changed(
+    subscription: Entity, change: RuleChange, *, counts: RuleCounts, now_ms: int
+) -> SubscriptionDescription:
     """Return the description that a change of a rule leads to. Raises what refuses it."""
     described = subscription.description
     if not isinstance(described, SubscriptionDescription):
         raise errors.InvalidArgument("rule_change", f"{subscription.title} has no rules.")
-    return replace(described, rules=rule_set.changed(described.rules, change, subscription.name))
+    change = replace(change, rule=replace(change.rule, created_at_ms=now_ms))
+    wanted = rule_set.changed(described.rules, change, subscription.name)
+    rule_set.check_bounds(wanted)
+    if change.action is not RuleAction.DELETE:
+        new = rule_set.get(wanted, change.rule.name, subscription.name)
+        rules.check(new, partitioned=subscription.partitioned)
+    counts.check_room(subscription.topic_key, described.rules, wanted)
+    return replace(described, rules=wanted)
 
 
 def settled(
@@ -115,26 +118,9 @@ def settled(
 
     Raises InvalidArgument, InvalidOperation or QuotaExceeded. `current`: the subscription as it is.
     """
-    known: Final = () if current is None else _rules_of(current)
+    known: Final = RuleSet() if current is None else entities.rules_of(current)
     if wanted.rules is known:
         return wanted
     rule_set.check(wanted.rules, known, partitioned=topic.partitioned)
     counts.check_room(topic.key, known, wanted.rules)
     return replace(wanted, rules=rule_set.stamped(wanted.rules, known, now_ms))
-
-
-def _kinds(rules: Iterable[Rule]) -> Iterator[str]:
-    """Yield what each rule counts as."""
-    for each in rules:
-        yield _SQL if isinstance(each.filter, SqlFilter) else _OTHER
-        if each.action is not None:
-            yield _ACTIONS
-
-
-def _chars(rules: tuple[Rule, ...]) -> int:
-    return sum(map(rule_set.size, rules))
-
-
-def _rules_of(subscription: Entity) -> tuple[Rule, ...]:
-    described = subscription.description
-    return described.rules if isinstance(described, SubscriptionDescription) else ()

@@ -291,13 +291,14 @@ class DeleteMessages:
 
 @dataclass(slots=True)
 class Counts:
-    """Count; answered by a list of EntityCounts. No uids: all entities."""
+    """Count; answered by a list of EntityCounts. See `service.counting` for more than a few."""
 
     reply_to: Caller
     uids: Sequence[str] = ()
     # Also how forwarding gets on.
     forwarding: bool = False
-    # Without uids: at most so many, by UID, of those that follow `after_uid`; 0: all.
+    # Without uids: the largest number of entities, in the order of their UIDs, that follow
+    # `after_uid`; 0: the most that one command counts.
     entities_max: int = 0
     after_uid: str = ""
 

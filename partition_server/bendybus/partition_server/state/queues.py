@@ -4,6 +4,7 @@ A slot is a number inside the partition's file that belongs to one (sub-)queue. 
 the queue's first message; until then only this opening of the file knows it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from bendybus.domain import errors, limits
@@ -29,6 +30,8 @@ class Queues:
         self._by_uid: dict[str, dict[SubQueue, MessageQueue]] = {}
         # Transfer queues: by entity, and by the UID of their destinations.
         self._transfers: dict[str, dict[str, MessageQueue]] = {}
+        # The UIDs in order; None: to be sorted when they are asked for.
+        self._ordered: list[str] | None = None
         # After the highest slot that was in use since the file was opened.
         self._slots_end = 0
         # Of deleted entities: their rows are still to be removed, then they are.
@@ -103,9 +106,20 @@ class Queues:
         del self._transfers[queue.entity.uid][queue.state.destination]
         self._drop(queue)
 
-    def uids(self) -> list[str]:
-        """Return the entities that have queues here."""
-        return list(self._by_uid)
+    def uids_after(self, uid: str, most: int) -> list[str]:
+        """Return UIDs of entities that have queues here, in order: those that follow one."""
+        if self._ordered is None:
+            self._ordered = sorted(self._by_uid)
+        first = bisect_right(self._ordered, uid)
+        return self._ordered[first : first + most]
+
+    def has(self, uid: str) -> bool:
+        """Whether an entity has queues here."""
+        return uid in self._by_uid
+
+    def last_used_mono_ms(self, uid: str) -> int:
+        """Return when an entity that has queues here was used last; transfers do not count."""
+        return max(queue.last_used_mono_ms for queue in self._by_uid[uid].values())
 
     def size_bytes(self, uid: str) -> int:
         """Return what all queues of an entity count to its quota."""
@@ -142,6 +156,7 @@ class Queues:
     def drop(self, entity: Entity) -> Sequence[MessageQueue]:
         """Take the queues of a deleted entity out; return them."""
         gone = self.all_of(entity.uid)
+        self._ordered = None
         self._by_uid.pop(entity.uid, None)
         self._transfers.pop(entity.uid, None)
         for queue in gone:
@@ -186,6 +201,8 @@ class Queues:
         if state.sub_queue is SubQueue.TRANSFER:
             self._transfers.setdefault(state.uid, {})[state.destination] = queue
         else:
+            if state.uid not in self._by_uid:
+                self._ordered = None
             self._by_uid.setdefault(state.uid, {})[state.sub_queue] = queue
         self._by_slot[queue.slot] = queue
 

@@ -134,12 +134,16 @@ WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 # One take reads this many pages, looks at this many counters for each, and passes over this many
 # expired rows; what is left is looked at in the next turn.
 TAKE_PAGES: Final = 2
-PAGE_COUNTERS: Final = 50_000
+# A row that is passed over costs up to 3 µs: one of some KB has a page of the file for itself.
+PAGE_COUNTERS: Final = 3_000
 TAKE_LOOKS: Final = 2_000
 
 
 class ReadySet(Protocol):
     """What the rules do with the messages of a queue that can be received."""
+
+    # Numbers that the last take, or the last look for a session, passed over in the store.
+    passed: int
 
     def at_end(self) -> bool:
         """Whether it reaches the last counter given: what is new can be added to it."""
@@ -180,6 +184,7 @@ class ReadyWindow:
         "_state",
         "gone",
         "loaded",
+        "passed",
         "returned",
         "window",
         "window_bytes",
@@ -195,6 +200,7 @@ class ReadyWindow:
         self.window: deque[Row] = deque()
         self.window_bytes = 0
         self.loaded = 0
+        self.passed = 0
         self.returned: list[int] = []
         # Rows in the window that were deleted or deferred behind its back.
         self.gone: set[int] = set()
@@ -288,7 +294,7 @@ class ReadyWindow:
     def take(self, count: int, size_bytes: int, *, now_ms: int, store: Store) -> list[Row]:
         """Return rows in the order of their numbers; see ReadySet."""
         taken: list[Row] = []
-        window = self.window
+        window, self.passed = self.window, 0
         self._pages_left, looks = TAKE_PAGES, TAKE_LOOKS
         self._asked = count, size_bytes
         while len(taken) < count and size_bytes > 0:
@@ -364,4 +370,15 @@ class ReadyWindow:
         else:
             self.window.extend(rows)
         self.loaded = rows[-1].counter if more else through
+        self.passed += self.loaded - after - len(rows)
+        if not rows:
+            self.loaded = end_of_gap(self._state, through, store)
         self.window_bytes += size_bytes
+
+
+def end_of_gap(state: SlotState, counter: int, store: Store) -> int:
+    """Return the number before the next message of a slot: what was deleted is not looked for."""
+    if counter >= state.counter:
+        return counter
+    found = store.summaries(state.slot, counter + 1, state.counter, 1)
+    return found[0].counter - 1 if found else state.counter

@@ -27,7 +27,7 @@ class SessionRequest(OfStream):
     stream: Caller
     request_id: int
     session_token: bytes
-    # The entity that the caller was checked for; empty: its front end is one before 0.7.
+    # The entity that the caller was checked for; empty: it is not compared.
     entity_uid: str = ""
 
 

@@ -24,6 +24,7 @@ from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.entity_ref import Caller
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.ready_set import PAGE_COUNTERS, end_of_gap
 from bendybus.partition_server.state.session_lock import (
     NextSessionAsk,
     SessionAsk,
@@ -31,15 +32,16 @@ from bendybus.partition_server.state.session_lock import (
     SessionMessageLock,
 )
 from bendybus.partition_server.store.records import Row, SlotState, State, row_id
-from bendybus.partition_server.store.store import Store
+from bendybus.partition_server.store.store import SESSION_LOOKS, Head, Store
 
 PAGE_ROWS: Final = 2_000
-PAGE_COUNTERS: Final = 50_000
 CANDIDATES_MAX: Final = 4_000
 # One look for a free session reads this many pages and checks this many candidates; the next turn
 # goes on.
 LOOK_PAGES: Final = 2
 LOOKS: Final = 500
+# Candidates that one whose first messages are past their time counts as.
+OVER_LOOKS: Final = 20
 # Entries of the heap that are void, before it is made again.
 HEAP_SPARE: Final = 1_000
 
@@ -47,7 +49,7 @@ HEAP_SPARE: Final = 1_000
 class SessionReadySet:
     """The ready set of a queue whose messages are received by session."""
 
-    __slots__ = ("_heads", "_heap", "_held", "_locks", "_state", "loaded", "woken")
+    __slots__ = ("_heads", "_heap", "_held", "_locks", "_state", "loaded", "passed", "woken")
 
     def __init__(
         self, state: SlotState, locks: Mapping[int, Lock], held: Mapping[str, SessionLock]
@@ -60,6 +62,7 @@ class SessionReadySet:
         self._heads: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
         self.loaded = 0
+        self.passed = 0
         # Sessions that have asks, and maybe something for them.
         self.woken: dict[str, None] = {}
 
@@ -112,6 +115,7 @@ class SessionReadySet:
     ) -> list[Row]:
         """Return messages of a session that is locked, in their order; see ReadySet."""
         session = self._held[session_id]
+        self.passed = 0
         taken: list[Row] = []
         while session.returned and len(taken) < count and size_bytes > 0:
             counter = session.returned[0]
@@ -133,8 +137,9 @@ class SessionReadySet:
         It is no longer a candidate; the caller locks it. The work is bounded: `has_ready` says
         whether there is more to look at.
         """
-        pages = LOOK_PAGES
-        for _ in range(LOOKS):
+        self.passed, pages, looks = 0, LOOK_PAGES, LOOKS
+        while looks > 0:
+            looks -= 1
             if not self._heads:
                 if self.at_end() or not pages:
                     return None
@@ -145,11 +150,16 @@ class SessionReadySet:
             if self._heads.get(session_id) != known:
                 continue
             del self._heads[session_id]
-            head = store.sessions.head(self._state.slot, session_id, now_ms)
-            if head == known or (head is not None and not self._earlier(head)):
+            # Free, so nothing of it came back before the place where it was found.
+            head = store.sessions.head(self._state.slot, session_id, known - 1, now_ms)
+            if head is None:
+                continue
+            if head.alive and (head.counter == known or not self._earlier(head.counter)):
                 return session_id
-            if head is not None and head <= self.loaded:
-                self._add(head, session_id)
+            if not head.alive:
+                looks -= OVER_LOOKS
+                self.passed += SESSION_LOOKS
+            self._add_at(head, session_id)
         return None
 
     def locked(self, session_id: str) -> None:
@@ -159,10 +169,9 @@ class SessionReadySet:
     def freed(self, session_id: str, *, now_ms: int, store: Store) -> None:
         """Make a session whose lock is over a candidate again, if it has messages."""
         self.woken.pop(session_id, None)
-        head = store.sessions.head(self._state.slot, session_id, now_ms)
-        # Above `loaded` a page will have it.
-        if head is not None and head <= self.loaded:
-            self._add(head, session_id)
+        head = store.sessions.head(self._state.slot, session_id, 0, now_ms)
+        if head is not None:
+            self._add_at(head, session_id)
 
     def _free(self, row: Row, now_ms: int) -> bool:
         alive = row.expires_ms is None or row.expires_ms > now_ms
@@ -178,9 +187,8 @@ class SessionReadySet:
         now_ms: int,
         store: Store,
     ) -> None:
-        slot, most = self._state.slot, size_bytes
-        rows = store.sessions.rows(
-            slot, session.session_id, session.loaded, count, size_bytes, now_ms
+        rows, following = store.sessions.rows(
+            self._state.slot, session.session_id, session.loaded, count, size_bytes, now_ms
         )
         for row in rows:
             if row.counter not in self._locks:
@@ -189,15 +197,18 @@ class SessionReadySet:
                 taken.append(row)
                 size_bytes -= row.delivered_bytes()
             session.loaded = row.counter
-        session.more = len(rows) == count or sum(row.delivered_bytes() for row in rows) >= most
-        if not session.more:
-            session.loaded = self._state.counter
+        if following is not None and not rows:
+            self.passed += SESSION_LOOKS
+        session.more = following is not None
+        session.loaded = self._state.counter if following is None else following
 
     def _load(self, store: Store, now_ms: int) -> None:
         through = min(self._state.counter, self.loaded + PAGE_COUNTERS)
         found = store.sessions.discover(self._state.slot, self.loaded, through, PAGE_ROWS, now_ms)
+        began = self.loaded
         if self._discovered(found) and len(found) < PAGE_ROWS:
-            self.loaded = through
+            self.loaded = through if found else end_of_gap(self._state, through, store)
+            self.passed += through - began - len(found)
 
     def _discovered(self, found: Iterable[tuple[int, str]]) -> bool:
         """Take sessions of messages in order, moving `loaded`; return whether all had room."""
@@ -208,6 +219,15 @@ class SessionReadySet:
                 self._add(counter, session_id)
             self.loaded = counter
         return True
+
+    def _add_at(self, head: Head, session_id: str) -> None:
+        """Make a session a candidate at the first message that may be alive.
+
+        Above `loaded` a page will have it.
+        """
+        at = head.counter if head.alive else head.counter + 1
+        if at <= self.loaded:
+            self._add(at, session_id)
 
     def _add(self, head: int, session_id: str) -> None:
         self._heads[session_id] = head

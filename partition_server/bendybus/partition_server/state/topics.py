@@ -13,7 +13,7 @@ A decision that is tried again asks in the same order. What it asks for otherwis
 again, and so does all of it when the rules have changed: it is decided by those of one generation.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from bendybus.domain.entity import Entity
@@ -21,6 +21,7 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters import rule as rules
+from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.conditions import CompiledFilter
 from bendybus.domain.filters.rule import CompiledRule, Rule
 from bendybus.domain.filters.rule_index import RuleIndex
@@ -56,6 +57,8 @@ class Topics:
         self._topics: dict[str, Topic] = {}
         # Subscription → its topic's key.
         self._topic_of: dict[str, str] = {}
+        # The rules of each subscription that are in the index.
+        self._rules: dict[str, Sequence[Rule]] = {}
 
     def of(self, topic: Entity) -> Topic:
         """Return a topic, which may have no subscriptions."""
@@ -83,29 +86,28 @@ class Topics:
 
     def drop(self, uid: str) -> None:
         """Forget a subscription that was deleted, if it is one."""
+        self._rules.pop(uid, None)
         topic = self._topics.get(self._topic_of.pop(uid, ""))
         if topic is not None:
             topic.changed()
             topic.index.remove_subscription(uid)
 
-    def _replace(self, entity: Entity, wanted: tuple[Rule, ...]) -> None:
+    def _replace(self, entity: Entity, wanted: Sequence[Rule]) -> None:
         """Change what differs: most changes are of one rule among many."""
         self._topic_of[entity.uid] = entity.topic_key
         topic = self._topics.setdefault(entity.topic_key, Topic())
         topic.changed()
         index = topic.index
-        known = {each.rule.name: each.rule for each in index.rules(entity.uid)}
-        names = {each.name for each in wanted}
-        for name in known:
-            if name not in names:
-                index.remove(entity.uid, name)
-        for each in wanted:
-            # By its text: 1, 1.0 and true are equal, and not the same.
-            old = known.get(each.name)
-            if old is each or (old == each and repr(old) == repr(each)):
-                continue
-            if old is not None:
+        gone, come = rule_set.difference(self._rules.get(entity.uid, ()), wanted)
+        self._rules[entity.uid] = wanted
+        # By its text: 1, 1.0 and true are equal, and not the same.
+        stays = {repr(each) for each in gone} & {repr(each) for each in come}
+        for each in gone:
+            if repr(each) not in stays:
                 index.remove(entity.uid, each.name)
+        for each in come:
+            if repr(each) in stays:
+                continue
             # Counted by the registrar alone: entries are copied one after the other, and those of
             # another subscription, which had more rules before, may come later.
             index.put(entity.uid, _compiled(each, partitioned=entity.partitioned))

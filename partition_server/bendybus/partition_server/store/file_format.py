@@ -23,7 +23,8 @@ from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import EntityStatus, SubscriptionDescription
-from bendybus.domain.filters import rule_set
+from bendybus.domain.filters import rule_json
+from bendybus.domain.filters.rule_set import RuleSet
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import ClockMark
@@ -43,6 +44,7 @@ ENTRY_VERSION: Final = entity_settings.VERSION
 # has its default, so that they can read the entry.
 COMPLETE_ENTRY_VERSION: Final = 3
 OUTCOME_VERSION: Final = 1
+_NO_RULES: Final = '"rules": null'
 
 
 def set_pragmas(db: apsw.Connection) -> None:
@@ -128,13 +130,14 @@ def entity_to_json(entity: Entity) -> str:
     """Return an entry of the catalogue as it is stored: a queue as programs of version 1 do."""
     described = entity.description
     if isinstance(described, SubscriptionDescription):
-        entity = replace(entity, description=replace(described, rules=()))
+        entity = replace(entity, description=replace(described, rules=RuleSet()))
     values = asdict(entity)
     if not entity.manifest_rules:
         # Only subscriptions have it; a program of version 1 knows no such field of a queue.
         del values["manifest_rules"]
     if isinstance(described, SubscriptionDescription):
-        values["description"]["rules"] = [rule_set.rule_to_json(each) for each in described.rules]
+        # In their place below; inside of a text the quotes would be escaped.
+        values["description"]["rules"] = None
     else:
         stored = map(authorization_rules.to_json, described.authorization_rules)
         values["description"]["authorization_rules"] = list(stored)
@@ -146,7 +149,10 @@ def entity_to_json(entity: Entity) -> str:
         values["queue"] = values.pop("description")
     else:
         values["kind"] = entity.kind.value
-    return json.dumps(values)
+    text = json.dumps(values)
+    if isinstance(described, SubscriptionDescription):
+        return text.replace(_NO_RULES, f'"rules": [{", ".join(described.rules.texts)}]', 1)
+    return text
 
 
 def entity_from_json(text: str) -> Entity:
@@ -156,7 +162,7 @@ def entity_from_json(text: str) -> Entity:
     described = values.pop("queue" if kind is EntityKind.QUEUE else "description")
     described["status"] = EntityStatus(described["status"])
     if kind is EntityKind.SUBSCRIPTION:
-        described["rules"] = tuple(rule_set.rule_from_json(each) for each in described["rules"])
+        described["rules"] = RuleSet(map(rule_json.rule_from_json, described["rules"]))
     stored = described.get("authorization_rules")
     if stored:
         described["authorization_rules"] = tuple(map(authorization_rules.from_json, stored))

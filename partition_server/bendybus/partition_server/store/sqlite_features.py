@@ -26,7 +26,7 @@ from bendybus.partition_server.store.records import (
     shared_format_missing,
 )
 from bendybus.partition_server.store.sqlite_appends import in_steps, in_steps_of
-from bendybus.partition_server.store.store import MessageRun
+from bendybus.partition_server.store.store import SESSION_LOOKS, Head, MessageRun
 
 Read = Callable[[str, Values], list[Values]]
 Page = Callable[[str, Values, int], list[Row]]
@@ -195,15 +195,37 @@ class SqliteSessions:
 
     def rows(
         self, slot: int, session_id: str, after: int, limit: int, size_limit: int, expired_ms: int
-    ) -> list[Row]:
+    ) -> tuple[list[Row], int | None]:
         """See SessionReads."""
-        values = (slot, session_id, after, expired_ms, limit)
-        return self._page("session_rows", values, size_limit)
+        looked, following = self._rows(slot, session_id, after, limit, size_limit)
+        found = [row for row in looked if not _is_over(row.expires_ms, expired_ms)]
+        if found or following is None:
+            return found, following
+        head = self.head(slot, session_id, following, expired_ms)
+        if head is None or not head.alive:
+            return [], None if head is None else head.counter
+        looked, following = self._rows(slot, session_id, head.counter - 1, limit, size_limit)
+        return [row for row in looked if not _is_over(row.expires_ms, expired_ms)], following
 
-    def head(self, slot: int, session_id: str, expired_ms: int) -> int | None:
+    def _rows(
+        self, slot: int, session_id: str, after: int, limit: int, size_limit: int
+    ) -> tuple[list[Row], int | None]:
+        """Return active rows, those past their time too, and the counter after which to go on."""
+        rows = self._page("session_rows", (slot, session_id, after, limit), size_limit)
+        full = len(rows) == limit or sum(row.delivered_bytes() for row in rows) >= size_limit
+        return rows, rows[-1].counter if rows and full else None
+
+    def head(self, slot: int, session_id: str, after: int, expired_ms: int) -> Head | None:
         """See SessionReads."""
-        found = self._read("session_head", (slot, session_id, expired_ms))
-        return found[0][0] if found else None
+        # Mostly it is the first one.
+        for looks in (1, SESSION_LOOKS):
+            found = self._read("session_heads", (slot, session_id, after, looks))
+            for counter, expires_ms in found:
+                if not _is_over(expires_ms, expired_ms):
+                    return Head(counter, alive=True)
+            if len(found) < looks:
+                return None
+        return Head(found[-1][0], alive=False)
 
     def discover(
         self, slot: int, after: int, through: int, limit: int, expired_ms: int
@@ -232,18 +254,9 @@ class SqliteSessions:
     def listed(self, slot: int, after: str | None, limit: int) -> tuple[list[str], str | None]:
         """See SessionReads."""
         start = "" if after is None else _following(after)
-        # Whether each is wanted. The first `limit` of these are the first of all.
-        looked = {name: True for (name,) in self._read("session_with_state", (slot, start, limit))}
-        for _ in range(limit):
-            found = self._read("session_next_session", (slot, start))
-            if not found:
-                break
-            name, active = found[0]
-            start = _following(name)
-            looked[name] = bool(active) or name in looked
-        names = sorted(looked)[:limit]
-        last = names[-1] if len(names) == limit else None
-        return [name for name in names if looked[name]], last
+        looked = self._read("session_listed", (slot, start, limit))
+        last = looked[-1][0] if len(looked) == limit else None
+        return [name for name, wanted in looked if wanted], last
 
     def updated(
         self, slot: int, after: str | None, limit: int, since_ms: int
@@ -320,3 +333,7 @@ class SqliteSessions:
 def _following(name: str) -> str:
     """Return the first name after `name`: none contains NUL."""
     return name + "\0"
+
+
+def _is_over(expires_ms: int | None, now_ms: int) -> bool:
+    return expires_ms is not None and expires_ms <= now_ms

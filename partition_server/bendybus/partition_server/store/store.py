@@ -157,20 +157,36 @@ class CountPlace(NamedTuple):
     scheduled: int = 0
 
 
+# Rows past their time that one look at a session passes over, at most.
+SESSION_LOOKS: Final = 200
+
+
+class Head(NamedTuple):
+    """The first row of a session."""
+
+    counter: int
+    # False: all up to this one are past their time, and others follow.
+    alive: bool
+
+
 class SessionReads(Protocol):
     """What is read of sessions. Reads see what is committed."""
 
     def rows(
         self, slot: int, session_id: str, after: int, limit: int, size_limit: int, expired_ms: int
-    ) -> list[Row]:
+    ) -> tuple[list[Row], int | None]:
         """Return ACTIVE rows of a session with a counter above `after`, in order.
 
-        Leaves out what expires at or before `expired_ms`. Stops at `limit` rows, or as soon as
-        what is delivered of them makes up `size_limit` bytes.
+        Passes over `SESSION_LOOKS` rows that expire at or before `expired_ms`, at most. Stops at
+        `limit` rows, or as soon as what is delivered of them makes up `size_limit` bytes. Also
+        returns the counter after which to go on, None at the end.
         """
 
-    def head(self, slot: int, session_id: str, expired_ms: int) -> int | None:
-        """Return the counter of the first row that `rows` would return; None if there is none."""
+    def head(self, slot: int, session_id: str, after: int, expired_ms: int) -> Head | None:
+        """Return the first row that `rows` would return after a counter, None if no row is left.
+
+        Where it would return none and go on, the row after which it does.
+        """
 
     def discover(
         self, slot: int, after: int, through: int, limit: int, expired_ms: int

@@ -24,6 +24,13 @@ class EntityAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ENTITY_ACTION_DELETE_IDLE: _ClassVar[EntityAction]
     ENTITY_ACTION_ORPHAN: _ClassVar[EntityAction]
     ENTITY_ACTION_ADOPT: _ClassVar[EntityAction]
+
+class Watcher(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WATCHER_UNSPECIFIED: _ClassVar[Watcher]
+    WATCHER_FRONT_END: _ClassVar[Watcher]
+    WATCHER_OPERATOR: _ClassVar[Watcher]
+    WATCHER_PARTITION: _ClassVar[Watcher]
 ENTITY_KIND_UNSPECIFIED: EntityKind
 ENTITY_KIND_QUEUE: EntityKind
 ENTITY_KIND_TOPIC: EntityKind
@@ -35,6 +42,10 @@ ENTITY_ACTION_DELETE: EntityAction
 ENTITY_ACTION_DELETE_IDLE: EntityAction
 ENTITY_ACTION_ORPHAN: EntityAction
 ENTITY_ACTION_ADOPT: EntityAction
+WATCHER_UNSPECIFIED: Watcher
+WATCHER_FRONT_END: Watcher
+WATCHER_OPERATOR: Watcher
+WATCHER_PARTITION: Watcher
 
 class Entity(_message.Message):
     __slots__ = ("name", "uid", "generation", "origin", "queue", "partition_count", "home_partition", "deleted", "created_at_ms", "updated_at_ms", "orphaned", "manifest_uid", "auto_deleted", "kind", "topic", "subscription", "manifest_rules")
@@ -75,7 +86,7 @@ class Entity(_message.Message):
     def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., orphaned: bool = ..., manifest_uid: _Optional[str] = ..., auto_deleted: bool = ..., kind: _Optional[_Union[EntityKind, str]] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., manifest_rules: bool = ...) -> None: ...
 
 class CommitEntityRequest(_message.Message):
-    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid", "kind", "other_name", "topic", "subscription", "rule_change", "migrated")
+    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid", "kind", "other_name", "topic", "subscription", "rule_change", "migrated", "without_rules")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +101,7 @@ class CommitEntityRequest(_message.Message):
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     RULE_CHANGE_FIELD_NUMBER: _ClassVar[int]
     MIGRATED_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_RULES_FIELD_NUMBER: _ClassVar[int]
     partition: int
     action: EntityAction
     name: str
@@ -104,7 +116,8 @@ class CommitEntityRequest(_message.Message):
     subscription: _management_pb2.SubscriptionDescription
     rule_change: RuleChange
     migrated: bool
-    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ..., manifest_uid: _Optional[str] = ..., kind: _Optional[_Union[EntityKind, str]] = ..., other_name: _Optional[str] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., rule_change: _Optional[_Union[RuleChange, _Mapping]] = ..., migrated: bool = ...) -> None: ...
+    without_rules: bool
+    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ..., manifest_uid: _Optional[str] = ..., kind: _Optional[_Union[EntityKind, str]] = ..., other_name: _Optional[str] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., rule_change: _Optional[_Union[RuleChange, _Mapping]] = ..., migrated: bool = ..., without_rules: bool = ...) -> None: ...
 
 class RuleChange(_message.Message):
     __slots__ = ("kind", "rule")
@@ -147,17 +160,21 @@ class ApplyEntityResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class WatchEntitiesRequest(_message.Message):
-    __slots__ = ("partition", "in_parts", "part_bytes")
+    __slots__ = ("partition", "in_parts", "part_bytes", "watcher", "contract")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     IN_PARTS_FIELD_NUMBER: _ClassVar[int]
     PART_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WATCHER_FIELD_NUMBER: _ClassVar[int]
+    CONTRACT_FIELD_NUMBER: _ClassVar[int]
     partition: int
     in_parts: bool
     part_bytes: int
-    def __init__(self, partition: _Optional[int] = ..., in_parts: bool = ..., part_bytes: _Optional[int] = ...) -> None: ...
+    watcher: Watcher
+    contract: int
+    def __init__(self, partition: _Optional[int] = ..., in_parts: bool = ..., part_bytes: _Optional[int] = ..., watcher: _Optional[_Union[Watcher, str]] = ..., contract: _Optional[int] = ...) -> None: ...
 
 class WatchEntitiesResponse(_message.Message):
-    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays", "more", "pulls", "settings_version")
+    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays", "more", "pulls", "settings_version", "contract", "rules_edited")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +185,8 @@ class WatchEntitiesResponse(_message.Message):
     MORE_FIELD_NUMBER: _ClassVar[int]
     PULLS_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CONTRACT_FIELD_NUMBER: _ClassVar[int]
+    RULES_EDITED_FIELD_NUMBER: _ClassVar[int]
     fingerprint: Fingerprint
     entities: _containers.RepeatedCompositeFieldContainer[Entity]
     snapshot: bool
@@ -178,7 +197,23 @@ class WatchEntitiesResponse(_message.Message):
     more: bool
     pulls: bool
     settings_version: int
-    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ..., knows_sessions: bool = ..., knows_delays: bool = ..., more: bool = ..., pulls: bool = ..., settings_version: _Optional[int] = ...) -> None: ...
+    contract: int
+    rules_edited: _containers.RepeatedCompositeFieldContainer[RulesEdited]
+    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ..., knows_sessions: bool = ..., knows_delays: bool = ..., more: bool = ..., pulls: bool = ..., settings_version: _Optional[int] = ..., contract: _Optional[int] = ..., rules_edited: _Optional[_Iterable[_Union[RulesEdited, _Mapping]]] = ...) -> None: ...
+
+class RulesEdited(_message.Message):
+    __slots__ = ("entity", "removed", "replaced", "added", "digest")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_FIELD_NUMBER: _ClassVar[int]
+    ADDED_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    entity: Entity
+    removed: _containers.RepeatedScalarFieldContainer[str]
+    replaced: _containers.RepeatedCompositeFieldContainer[_management_pb2.Rule]
+    added: _containers.RepeatedCompositeFieldContainer[_management_pb2.Rule]
+    digest: int
+    def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., replaced: _Optional[_Iterable[_Union[_management_pb2.Rule, _Mapping]]] = ..., added: _Optional[_Iterable[_Union[_management_pb2.Rule, _Mapping]]] = ..., digest: _Optional[int] = ...) -> None: ...
 
 class Fingerprint(_message.Message):
     __slots__ = ("namespace_name", "namespace_uid", "tier", "partition_count", "partition", "incarnation")

@@ -24,19 +24,17 @@ SUB_QUEUE_TRANSFER: SubQueue
 SUB_QUEUE_TRANSFER_DEAD_LETTER: SubQueue
 
 class EntityRef(_message.Message):
-    __slots__ = ("uid", "generation", "dead_letter", "sub_queue")
+    __slots__ = ("uid", "generation", "sub_queue")
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
-    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     SUB_QUEUE_FIELD_NUMBER: _ClassVar[int]
     uid: str
     generation: int
-    dead_letter: bool
     sub_queue: SubQueue
-    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., dead_letter: bool = ..., sub_queue: _Optional[_Union[SubQueue, str]] = ...) -> None: ...
+    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., sub_queue: _Optional[_Union[SubQueue, str]] = ...) -> None: ...
 
 class SendFramesRequest(_message.Message):
-    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "producer_lane", "spans", "age_ms", "deadline_monotonic_ms", "measured")
+    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "spans", "age_ms", "deadline_monotonic_ms", "measured")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -44,7 +42,6 @@ class SendFramesRequest(_message.Message):
     GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_LANE_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
@@ -56,12 +53,11 @@ class SendFramesRequest(_message.Message):
     group_sizes: _containers.RepeatedScalarFieldContainer[int]
     producer_id: bytes
     producer_sequence: int
-    producer_lane: int
     spans: _containers.RepeatedScalarFieldContainer[int]
     age_ms: int
     deadline_monotonic_ms: int
     measured: bool
-    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., producer_lane: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ..., measured: bool = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ..., measured: bool = ...) -> None: ...
 
 class SendFramesResponse(_message.Message):
     __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving")
@@ -394,20 +390,18 @@ class Recalled(_message.Message):
     def __init__(self, lock_tokens: _Optional[bytes] = ..., session_token: _Optional[bytes] = ...) -> None: ...
 
 class Reserved(_message.Message):
-    __slots__ = ("ask_id", "batch", "lock_remaining_ms", "complete", "more", "locked_until_monotonic_ms")
+    __slots__ = ("ask_id", "batch", "lock_remaining_ms", "more", "locked_until_monotonic_ms")
     ASK_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
-    COMPLETE_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     LOCKED_UNTIL_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
     ask_id: int
     batch: _message_pb2.DeliveredBatch
     lock_remaining_ms: int
-    complete: bool
     more: bool
     locked_until_monotonic_ms: int
-    def __init__(self, ask_id: _Optional[int] = ..., batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., lock_remaining_ms: _Optional[int] = ..., complete: bool = ..., more: bool = ..., locked_until_monotonic_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, ask_id: _Optional[int] = ..., batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., lock_remaining_ms: _Optional[int] = ..., more: bool = ..., locked_until_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class Delivered(_message.Message):
     __slots__ = ("deliver_id", "lost", "error")

@@ -173,7 +173,7 @@ class PartitionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Transact(self, request, context):
-        """Does all parts in one commit, or nothing. Partition servers of 0.4 do not know it: UNIMPLEMENTED.
+        """Does all parts in one commit, or nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -241,15 +241,14 @@ class PartitionServiceServicer(object):
 
     def Forward(self, request, context):
         """Stores messages that another partition forwards, each once; answers after the commit. Called by
-        partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
+        partitions only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRange(self, request, context):
-        """For data pipelines; see bendybus.v1.PipelineService. Partition servers of 0.5 know none of these:
-        UNIMPLEMENTED.
+        """For data pipelines; see bendybus.v1.PipelineService.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

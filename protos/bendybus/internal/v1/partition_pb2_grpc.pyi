@@ -40,7 +40,7 @@ class PartitionServiceStub:
     Echo: _grpc.StreamStreamMultiCallable[_partition_pb2.EchoRequest, _partition_pb2.EchoResponse]
     """Answered by the event loop, not by the disk: tells a stopped process from a slow disk."""
     Transact: _grpc.UnaryUnaryMultiCallable[_partition_pb2.TransactRequest, _partition_pb2.TransactResponse]
-    """Does all parts in one commit, or nothing. Partition servers of 0.4 do not know it: UNIMPLEMENTED."""
+    """Does all parts in one commit, or nothing."""
     Peek: _grpc.UnaryUnaryMultiCallable[_partition_pb2.PeekRequest, _partition_pb2.PeekResponse]
     ReceiveDeferred: _grpc.UnaryUnaryMultiCallable[_partition_pb2.ReceiveDeferredRequest, _partition_pb2.ReceiveDeferredResponse]
     CancelScheduledMessages: _grpc.UnaryUnaryMultiCallable[_partition_pb2.CancelScheduledMessagesRequest, _partition_pb2.CancelScheduledMessagesResponse]
@@ -53,12 +53,10 @@ class PartitionServiceStub:
     CountSessions: _grpc.UnaryUnaryMultiCallable[_partition_pb2.CountSessionsRequest, _partition_pb2.CountSessionsResponse]
     Forward: _grpc.UnaryUnaryMultiCallable[_partition_pb2.ForwardRequest, _partition_pb2.ForwardResponse]
     """Stores messages that another partition forwards, each once; answers after the commit. Called by
-    partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
+    partitions only.
     """
     GetRange: _grpc.UnaryUnaryMultiCallable[_partition_pb2.GetRangeRequest, _partition_pb2.GetRangeResponse]
-    """For data pipelines; see bendybus.v1.PipelineService. Partition servers of 0.5 know none of these:
-    UNIMPLEMENTED.
-    """
+    """For data pipelines; see bendybus.v1.PipelineService."""
     BrowseRange: _grpc.UnaryUnaryMultiCallable[_partition_pb2.BrowseRangeRequest, _partition_pb2.BrowseRangeResponse]
     FindNumber: _grpc.UnaryUnaryMultiCallable[_partition_pb2.FindNumberRequest, _partition_pb2.FindNumberResponse]
     Drain: _grpc.UnaryUnaryMultiCallable[_partition_pb2.DrainRequest, _partition_pb2.DrainResponse]
@@ -78,7 +76,7 @@ class PartitionServiceAsyncStub(PartitionServiceStub):
     Echo: _aio.StreamStreamMultiCallable[_partition_pb2.EchoRequest, _partition_pb2.EchoResponse]  # type: ignore[assignment]
     """Answered by the event loop, not by the disk: tells a stopped process from a slow disk."""
     Transact: _aio.UnaryUnaryMultiCallable[_partition_pb2.TransactRequest, _partition_pb2.TransactResponse]  # type: ignore[assignment]
-    """Does all parts in one commit, or nothing. Partition servers of 0.4 do not know it: UNIMPLEMENTED."""
+    """Does all parts in one commit, or nothing."""
     Peek: _aio.UnaryUnaryMultiCallable[_partition_pb2.PeekRequest, _partition_pb2.PeekResponse]  # type: ignore[assignment]
     ReceiveDeferred: _aio.UnaryUnaryMultiCallable[_partition_pb2.ReceiveDeferredRequest, _partition_pb2.ReceiveDeferredResponse]  # type: ignore[assignment]
     CancelScheduledMessages: _aio.UnaryUnaryMultiCallable[_partition_pb2.CancelScheduledMessagesRequest, _partition_pb2.CancelScheduledMessagesResponse]  # type: ignore[assignment]
@@ -91,12 +89,10 @@ class PartitionServiceAsyncStub(PartitionServiceStub):
     CountSessions: _aio.UnaryUnaryMultiCallable[_partition_pb2.CountSessionsRequest, _partition_pb2.CountSessionsResponse]  # type: ignore[assignment]
     Forward: _aio.UnaryUnaryMultiCallable[_partition_pb2.ForwardRequest, _partition_pb2.ForwardResponse]  # type: ignore[assignment]
     """Stores messages that another partition forwards, each once; answers after the commit. Called by
-    partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
+    partitions only.
     """
     GetRange: _aio.UnaryUnaryMultiCallable[_partition_pb2.GetRangeRequest, _partition_pb2.GetRangeResponse]  # type: ignore[assignment]
-    """For data pipelines; see bendybus.v1.PipelineService. Partition servers of 0.5 know none of these:
-    UNIMPLEMENTED.
-    """
+    """For data pipelines; see bendybus.v1.PipelineService."""
     BrowseRange: _aio.UnaryUnaryMultiCallable[_partition_pb2.BrowseRangeRequest, _partition_pb2.BrowseRangeResponse]  # type: ignore[assignment]
     FindNumber: _aio.UnaryUnaryMultiCallable[_partition_pb2.FindNumberRequest, _partition_pb2.FindNumberResponse]  # type: ignore[assignment]
     Drain: _aio.UnaryUnaryMultiCallable[_partition_pb2.DrainRequest, _partition_pb2.DrainResponse]  # type: ignore[assignment]
@@ -137,7 +133,7 @@ class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _partition_pb2.TransactRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_partition_pb2.TransactResponse, _abc.Awaitable[_partition_pb2.TransactResponse]]:
-        """Does all parts in one commit, or nothing. Partition servers of 0.4 do not know it: UNIMPLEMENTED."""
+        """Does all parts in one commit, or nothing."""
 
     @_abc_1.abstractmethod
     def Peek(
@@ -216,7 +212,7 @@ class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_partition_pb2.ForwardResponse, _abc.Awaitable[_partition_pb2.ForwardResponse]]:
         """Stores messages that another partition forwards, each once; answers after the commit. Called by
-        partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
+        partitions only.
         """
 
     @_abc_1.abstractmethod
@@ -225,9 +221,7 @@ class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _partition_pb2.GetRangeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_partition_pb2.GetRangeResponse, _abc.Awaitable[_partition_pb2.GetRangeResponse]]:
-        """For data pipelines; see bendybus.v1.PipelineService. Partition servers of 0.5 know none of these:
-        UNIMPLEMENTED.
-        """
+        """For data pipelines; see bendybus.v1.PipelineService."""
 
     @_abc_1.abstractmethod
     def BrowseRange(

@@ -29,6 +29,14 @@ _CONDITIONS: Final = {
     "PATH_ALREADY_EXISTS": "--out: {outputPath} exists; name another one, or give --overwrite",
     "UNABLE_TO_INFER_SCHEMA": "--in: no files of --format {format} there",
 }
+# Part of what Spark says → what to do, where it says only what it found.
+_REMEDIES: Final = {
+    "(NANOS": (
+        "--in: the Parquet files have times in nanoseconds, which Spark does not read; write them "
+        "in microseconds, for example with pyarrow.parquet.write_table(table, path, "
+        "coerce_timestamps='us')"
+    ),
+}
 # What Spark wraps the sentence of an error of ours in.
 _OURS: Final = ("bendybus.spark.errors.", "bendybus.client.exceptions.")
 app = typer.Typer(
@@ -94,7 +102,8 @@ def sentence_of(error: BaseException) -> str:
             _, found, rest = line.partition(name)
             if found:
                 return rest.partition(": ")[2].strip()
-    return _condition(error)
+    found = _condition(error)
+    return next((meant for part, meant in _REMEDIES.items() if part in found), found)
 
 
 def _condition(error: BaseException) -> str:

@@ -7,7 +7,7 @@ load     any Parquet, CSV, JSON ──► entity: one row a message
 What has a session or a key is sent in its order: see `_order_kept`.
 """
 
-import functools
+import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from typing import Any, Final
 from bendybus.spark import columns, connect
 from bendybus.spark.columns import BODY, BODY_BASE64
 from bendybus.spark.errors import OptionError
-from bendybus.spark.jobs import text_files
+from bendybus.spark.jobs import csv_rows, text_files
 
 FORMATS: Final = ("parquet", "jsonl", "csv")
 # What Spark calls them.
@@ -44,6 +44,11 @@ _MICROSECONDS: Final = (
     """map('timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", """
     """'timestampNTZFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")"""
 )
+# Settings while files are loaded.
+_KEPT: Final = {
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+}
 # Columns by which messages belong together, the stronger one first.
 _KEYS: Final = ("session_id", "partition_key")
 # The order in which messages were enqueued, also those of several entities.
@@ -152,45 +157,65 @@ def load(spark: Any, wanted: Load) -> int:
     """Send a message for each row; return how many. Raises PipelineError."""
     check_format(wanted.format, "--format", FORMATS)
     _fix_splits(spark)
-    frame = _rows_of_json(spark, wanted) if wanted.format == "jsonl" else _rows(spark, wanted)
-    if not wanted.body_column:
-        frame = frame.selectExpr("*", "'application/json' AS content_type")
-    keys = [name for name in _KEYS if wanted.named.get(name)]
-    if keys:
-        frame = _order_kept(frame, keys, _BY_PLACE).drop(*_BY_PLACE)
-    return send(frame, wanted.target, wanted.rate)
+    with _as_they_stand(spark):
+        frame = _ROWS[wanted.format](spark, wanted)
+        if not wanted.body_column:
+            frame = frame.selectExpr("*", "'application/json' AS content_type")
+        keys = [name for name in _KEYS if wanted.named.get(name)]
+        if keys:
+            frame = _order_kept(frame, keys, _BY_PLACE).drop(*_BY_PLACE)
+        return send(frame, wanted.target, wanted.rate)
+
+
+@contextlib.contextmanager
+def _as_they_stand(spark: Any) -> Iterator[None]:
+    """Have Spark keep names of columns and of folders, as long as it reads.
+
+    A folder id=007 is no number, and Name is another column than name.
+    """
+    before = {name: spark.conf.get(name) for name in _KEPT}
+    try:
+        for name, value in _KEPT.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def _rows_of_json(spark: Any, wanted: Load) -> Any:
     """Return messages, and their places where these are needed."""
-    named = {BODY: wanted.body_column, **wanted.named}
+    folders = text_files.json_folders(spark, wanted.given)
+    named = _named(wanted)
     if any(named.values()):
-        _check_named(wanted, text_files.json_columns(spark, wanted.given))
-    return text_files.json_rows(spark, wanted.given, named, _places(wanted))
+        found = text_files.json_columns(spark, wanted.given)
+        _check_named(wanted, [*found, *folders], wanted.given)
+    return text_files.json_rows(spark, wanted.given, named, _places(wanted), folders)
 
 
-def _rows(spark: Any, wanted: Load) -> Any:
+def _rows_of_csv(spark: Any, wanted: Load) -> Any:
     """Return messages, and their places where these are needed."""
-    if wanted.format == "csv":
-        found = text_files.csv_frames(spark, wanted.given)
-    else:
-        found = [_reader(spark, wanted.format).load(wanted.given)]
-    frames = [_messages(frame, wanted) for frame in found]
-    return functools.reduce(lambda frame, other: frame.unionByName(other), frames)
+    found = text_files.csv_files(spark, wanted.given)
+    for path, names in found.columns.items():
+        _check_named(wanted, names, path)
+    return text_files.csv_messages(found, _named(wanted), _BY_PLACE if _places(wanted) else ())
 
 
-def _messages(frame: Any, wanted: Load) -> Any:
-    _check_named(wanted, frame.columns, frame)
-    cell = text_files.cell if wanted.format == "csv" else str
-    cells = (f"{cell(_quoted(name))} AS {_quoted(name)}" for name in frame.columns)
-    body = f"to_json(struct({', '.join(cells)}), {_MICROSECONDS})"
-    if wanted.format == "parquet":
-        body = text_files.refused_unless_text(frame.schema, body, wanted.given)
+def _rows_of_parquet(spark: Any, wanted: Load) -> Any:
+    """Return messages, and their places where these are needed."""
+    folders = text_files.folders_of(text_files.lines(spark, wanted.given, wanted.format))
+    reader = _reader(spark, wanted.format)
+    if folders:
+        inside = _reader(spark, wanted.format).option("recursiveFileLookup", "true")
+        csv_rows.check_folders(inside.load(wanted.given).columns, wanted.given, folders)
+    frame = reader.load(wanted.given)
+    _check_named(wanted, frame.columns, wanted.given)
+    body = f"to_json(struct({', '.join(map(_quoted, frame.columns))}), {_MICROSECONDS})"
+    body = text_files.refused_unless_text(frame.schema, body, wanted.given)
     if wanted.body_column:
-        types = dict(frame.dtypes)
-        plain = types[wanted.body_column] in ("string", "binary")
+        plain = dict(frame.dtypes)[wanted.body_column] in ("string", "binary")
         quoted = _quoted(wanted.body_column)
-        body = cell(quoted) if plain else f"cast({quoted} AS string)"
+        body = quoted if plain else f"cast({quoted} AS string)"
     made = [
         f"cast({_quoted(column)} AS {columns.BY_WRITTEN[name].type}) AS `{name}`"
         for name, column in wanted.named.items()
@@ -199,17 +224,22 @@ def _messages(frame: Any, wanted: Load) -> Any:
     return frame.selectExpr(f"{body} AS body", *made, *_places(wanted))
 
 
+_ROWS: Final = {"parquet": _rows_of_parquet, "csv": _rows_of_csv, "jsonl": _rows_of_json}
+
+
+def _named(wanted: Load) -> dict[str, str]:
+    return {BODY: wanted.body_column, **wanted.named}
+
+
 def _places(wanted: Load) -> tuple[str, ...]:
     """Return the columns that tell the order of rows, where there is a key."""
     return _PLACES if any(wanted.named.get(name) for name in _KEYS) else ()
 
 
-def _check_named(wanted: Load, found: Sequence[str], frame: Any = None) -> None:
-    """Raise OptionError for a column that the files do not have; `frame`: of some of them."""
-    for name, column in {BODY: wanted.body_column, **wanted.named}.items():
+def _check_named(wanted: Load, found: Sequence[str], where: str) -> None:
+    """Raise OptionError for a column that files do not have."""
+    for name, column in _named(wanted).items():
         if column and column not in found:
-            files = [] if frame is None else frame.inputFiles()
-            where = files[0] if wanted.format == "csv" and files else wanted.given
             raise OptionError(
                 f"--{_NAMED_BY[name]}-column: {where} has no column {column!r}; "
                 f"it has {', '.join(found)}"
@@ -242,12 +272,13 @@ def _fix_splits(spark: Any) -> None:
 
 def read_messages(spark: Any, wanted: Replay) -> Any:
     """Return the messages in files of export or capture, which has folders in folders."""
+    text_files.lines(spark, wanted.given, wanted.format, recursive=True)
     reader = _reader(spark, wanted.format).option("recursiveFileLookup", "true")
     if wanted.format == "jsonl":
         reader = reader.schema(f"{columns.ddl(columns.ALL, 'string')}, {BODY_BASE64} string")
     frame = reader.load(wanted.given)
     if wanted.format == "jsonl":
-        _check_json(spark, frame.inputFiles(), wanted.given)
+        _check_json(spark, frame.inputFiles()[0], wanted.given)
     if BODY not in frame.columns:
         raise OptionError(f"--in: {wanted.given} has no column `body`; {_OTHER_FILES}")
     if wanted.format == "jsonl":
@@ -266,15 +297,13 @@ def _reader(spark: Any, form: str) -> Any:
     return reader.option("mergeSchema", "true") if form == "parquet" else reader
 
 
-def _check_json(spark: Any, paths: Sequence[str], given: str) -> None:
-    """Raise OptionError if there are no JSON lines, or those of no message.
+def _check_json(spark: Any, path: str, given: str) -> None:
+    """Raise OptionError if JSON lines are those of no message; `path`: of one of the files.
 
     A field that is absent is read as null, so that any line would be a message.
     """
-    if not paths:
-        raise OptionError(f"--in: no files of --format jsonl there (got {given!r})")
     fields = "json_object_keys(value) AS fields"
-    first = spark.read.text(paths[0]).selectExpr(fields).limit(1).collect()
+    first = spark.read.text(path).selectExpr(fields).limit(1).collect()
     other = sorted({name for row in first for name in row.fields or ()} - {*_IN_JSON})
     if other:
         raise OptionError(

@@ -287,12 +287,14 @@ class StreamPlanner:
                 continue
             target = self._targets.get(partition)
             if extent.unavailable and (target is None or start.number(partition) < target):
-                found.append(f"partition {partition} is away ({extent.unavailable})")
+                why = extent.unavailable.rstrip(".")
+                found.append(f"partition {partition} is away ({why})")
             elif partition in spans:
                 last = {partition: spans[partition][1]}
-                count, why = ranges.waiting(start, last, extents), waiting.get(partition)
+                count, reason = ranges.waiting(start, last, extents), waiting.get(partition)
                 found.append(
-                    f"partition {partition} has {count}{f' ({why})' if why is not None else ''}"
+                    f"partition {partition} has {count}"
+                    f"{f' ({reason})' if reason is not None else ''}"
                 )
         return found
 

@@ -19,15 +19,20 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.quota.bounds import (
+    CBS_BYTES_MAX,
+    COORDINATOR_BYTES_MAX,
+    MANAGEMENT_BYTES_MAX,
+)
 from bendybus.frontend.core.receive import Source as ReceiveSource
 from bendybus.frontend.listeners import request_values
-from bendybus.frontend.listeners.amqp import addresses, conditions, coordinator
+from bendybus.frontend.listeners.amqp import addresses, conditions
 from bendybus.frontend.listeners.amqp.addresses import Address, Node
-from bendybus.frontend.listeners.amqp.cbs import CBS_BYTES_MAX, CbsLink
+from bendybus.frontend.listeners.amqp.cbs import CbsLink
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
 from bendybus.frontend.listeners.amqp.management import ManagementLink
 from bendybus.frontend.listeners.amqp.receiving import MESSAGE_BYTES_MAX, ReceivingLink
-from bendybus.frontend.listeners.amqp.request_links import REQUEST_BYTES_MAX, ReplyLink, RequestLink
+from bendybus.frontend.listeners.amqp.request_links import ReplyLink, RequestLink
 from bendybus.frontend.listeners.amqp.sending import ENVELOPE_BYTES, SendingLink
 from bendybus.frontend.listeners.amqp.session_receiving import SESSION_FILTER, SessionReceivingLink
 from bendybus.frontend.security.authenticator import Operation
@@ -76,7 +81,7 @@ def _attach_coordinator(connection: "ClientConnection", link: IncomingLink) -> N
     made = CoordinatorLink(connection, link)
     connection.coordinators.add(made)
     link.context = made
-    link.accept(max_message_size=coordinator.REQUEST_BYTES_MAX)
+    link.accept(max_message_size=COORDINATOR_BYTES_MAX)
     made.begin()
 
 
@@ -88,7 +93,7 @@ def _attach_incoming(connection: "ClientConnection", link: IncomingLink, address
     if address.node is Node.CBS:
         made, most = CbsLink(connection, link, address.path), CBS_BYTES_MAX
     else:
-        made, most = ManagementLink(connection, link, address.path), REQUEST_BYTES_MAX
+        made, most = ManagementLink(connection, link, address.path), MANAGEMENT_BYTES_MAX
     link.context = made
     link.accept(max_message_size=most)
     made.begin()
@@ -105,7 +110,7 @@ def _attach_sender(connection: "ClientConnection", link: IncomingLink, path: str
     most = max(message_bytes, batch_bytes)
     for each in connection.coordinators:
         each.attached(link, entity)
-    connection.expect(most)
+    connection.quota.expect(most)
     made = SendingLink(connection, link, path, name, (message_bytes, batch_bytes))
     link.context = made
     # The service answers with the smaller limit of both sides; the entity's limit decides here.

@@ -20,9 +20,6 @@ from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.security.authenticator import Operation
 
 _OK: Final = 202
-# The largest request. A token with many claims has more than 16 KB; a bus without policies takes
-# it. Requests are counted in the ledger while they arrive.
-CBS_BYTES_MAX: Final = 128 * 1024
 _SCHEME: Final = "SharedAccessSignature"
 _MANAGEMENT: Final = "/$management"
 

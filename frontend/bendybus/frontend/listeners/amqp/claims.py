@@ -10,14 +10,10 @@ from typing import Final
 
 from bendybus.domain import bounds, errors, shared_access
 from bendybus.domain.errors import BusError
+from bendybus.frontend.core.quota.bounds import CLAIMS_CHARS_MAX, CLAIMS_MAX
 from bendybus.frontend.listeners.amqp import addresses
 from bendybus.frontend.security.authenticator import Authenticator, Caller, Operation
 
-# The most of one connection; beyond that the oldest is dropped. SDKs put one for each link's
-# address, and for its $management: as many as a connection may have links.
-CLAIMS_MAX: Final = 10_000
-# Their tokens and audiences, in characters.
-CLAIMS_CHARS_MAX: Final = 2 * 1024 * 1024
 _MANAGEMENT: Final = "/$management"
 
 

@@ -20,9 +20,22 @@ from bendybus.amqp import events
 from bendybus.amqp.connection import Connection, ConnectionSettings
 from bendybus.amqp.links import Link, LinkState, OutgoingDelivery, OutgoingLink
 from bendybus.amqp.performatives import Error
-from bendybus.domain import limits
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core.call_ledger import LINK_BYTES, Holder
+from bendybus.frontend.core.quota.bounds import (
+    CROWDED_BYTES,
+    LINK_BYTES,
+    LINKS_MIN,
+    SENDS_MAX,
+    STRANGER_FRAMES,
+    STRANGER_LINKS,
+    STRANGER_REFUSALS,
+    STRANGER_SESSIONS,
+    UNREAD_S,
+    UNWRITTEN_MAX,
+    UNWRITTEN_MIN,
+)
+from bendybus.frontend.core.quota.room import Holder
+from bendybus.frontend.core.quota.turns import Reading
 from bendybus.frontend.listeners.amqp import attach, conditions
 from bendybus.frontend.listeners.amqp.claims import Claims
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
@@ -32,29 +45,14 @@ from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.frontend.listeners.amqp.request_links import ReplyLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
+from bendybus.frontend.listeners.amqp.session_lists import SessionLists
 from bendybus.frontend.listeners.amqp.session_receiving import SessionReceivingLink
-from bendybus.frontend.listeners.amqp.turns import Reading
+from bendybus.frontend.listeners.amqp.stage import Stage
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.listener import AmqpListener
 
 logger = logging.getLogger(__name__)
-# Sends in flight to the core; reading pauses beyond that.
-SENDS_MAX: Final = 256
-# Bytes of output that the client has not read; reading pauses beyond that. The lower bound applies
-# to strangers (see `turns`), and to all while clients together leave CROWDED_BYTES unread.
-UNWRITTEN_MAX: Final = 1 * limits.MB
-UNWRITTEN_MIN: Final = 64 * 1024
-CROWDED_BYTES: Final = 32 * limits.MB
-# Links and sessions that a connection may have even when all connections have too many.
-LINKS_MIN: Final = 32
-# Bounds before the first valid token: sessions, links, frames, and links that are refused.
-STRANGER_SESSIONS: Final = 8
-STRANGER_LINKS: Final = 16
-STRANGER_FRAMES: Final = 60
-STRANGER_REFUSALS: Final = 8
-# A client that has read nothing for so long, while its output is over the bound, is disconnected.
-UNREAD_S: Final = 60.0
 # If a check for silence runs this late, the process was suspended and has input left to read.
 LATE_S: Final = 2.0
 PLAIN: Final = "PLAIN"
@@ -95,6 +93,9 @@ class Wire(Protocol):
     def resume_reading(self) -> None:
         """Read again."""
 
+    def known(self, policy: str) -> None:
+        """Take note that the client has presented a valid token, of a policy."""
+
     def finish(self) -> None:
         """End the output when all is written; what still comes is passed on until its end."""
 
@@ -117,32 +118,31 @@ class ClientConnection:
         self.repeated_settles = listener.repeated_settles
         self.metrics = listener.metrics
         self.authenticator = listener.authenticator
-        self.expect = listener.expect
+        self.quota = self.front_end.quota
         self.claims = Claims(listener.authenticator)
-        self.client = listener.next_name()
+        # Whom what it holds of the front end is counted for. Its policy is that of the latest
+        # token; "" where none is required.
+        self.holder = Holder(listener.next_name(), "")
         self.new_id = listener.new_id
         # The product that the open of the client names, if any.
         self.product: Any = None
         # Requests in flight to the core.
         self.sends = self.settlements = 0
-        # When the client last settled something, on the loop's clock.
-        self.settled_s = 0.0
+        # When the client last settled something (the loop's clock), and was last sent a message.
+        self.settled_s = self.delivered_s = 0.0
         # Sending links with transfers to pass on at the end of this read.
         self.collected: dict[SendingLink, None] = {}
         self.reply_links: set[ReplyLink] = set()
         self.coordinators: set[CoordinatorLink] = set()
-        self.held_sessions = HeldSessions()
-        # The policy of the latest token; "" where none is required.
-        self.policy = ""
+        self.held_sessions, self.session_lists = HeldSessions(), SessionLists()
         self._engine = Connection(settings, reserve=self.reserve, release=self.release)
         self._engine.sessions_max, self._engine.links_max = STRANGER_SESSIONS, STRANGER_LINKS
         self._engine.frames_left = STRANGER_FRAMES
         # A stranger has nothing to settle, so that larger frames are of no use to it.
         self._engine.take_frames(0)
-        # Bytes of incomplete deliveries, and the policy that they are counted for.
-        self._parts_bytes = 0
-        self._parts_policy = ""
-        # Sessions and links that are counted in the ledger, and for whom.
+        # For whom incomplete deliveries are counted.
+        self._incomplete_holder = self.holder
+        # Sessions and links that are counted, and for whom.
         self._links_counted = 0
         self._links_holder = self.holder
         # Requests to management nodes, and commits, under way; and requests that wait for room: as
@@ -162,8 +162,9 @@ class ClientConnection:
         self._writing = self._closing = self._finished = False
         # The wire is lost.
         self.gone = False
-        # The front end stops: it reads no more, and then, does nothing more for this client.
-        self.hushed = self.handed_over = False
+        self.stage = Stage.SERVES
+        # It reads nothing more.
+        self.hushed = False
         # Since when too much output is unwritten; 0: it is not.
         self._stuck_s = 0.0
         self._refused = 0
@@ -190,17 +191,21 @@ class ClientConnection:
         self._account()
         self.reading.go_on()
 
-    def _take_bytes(self, data: bytes) -> None:
-        if self.gone:
-            # The connection was lost between two turns.
-            return
-        found = self._engine.receive(data)
-        while found:
-            more = False
+    def _take_bytes(self, data: bytes) -> bool:
+        """Process bytes until the turn is over; return whether the engine has some left."""
+        while not self.gone:
+            found = self._engine.receive(data, self.reading.is_over)
+            # The engine stops at an Authenticating event until that is answered.
+            more = self._engine.has_input
             for event in found:
                 more |= self._take(event)
-            # The engine stops at an Authenticating event until that is answered.
-            found = self._engine.receive(b"") if more else []
+            if not more:
+                return False
+            if self.reading.is_over():
+                return True
+            data = b""
+        # The connection was lost between two turns.
+        return False
 
     def _taken(self) -> bool:
         """Pass on what links collected, write output; return whether the connection goes on."""
@@ -291,15 +296,10 @@ class ClientConnection:
     def put_token(self, audience: str, token: str) -> None:
         """Take a token of the client. Raises Unauthenticated, InvalidArgument."""
         caller = self.claims.put(audience, token)
-        self.policy = caller.policy
+        self._is_of(caller.policy)
         if self._recheck is None or (caller.good_until_s or math.inf) < self._recheck_s:
             self._recheck_in_time()
         self._known()
-
-    @property
-    def holder(self) -> Holder:
-        """The holder of what ledgers count for this connection."""
-        return Holder(self.client, self.policy)
 
     def session_token(self, path: str, session_id: str | None, link_name: str) -> bytes | None:
         """Return the token of a session that a link of this connection holds, or None.
@@ -411,17 +411,14 @@ class ClientConnection:
 
     def reserve(self, size_bytes: int) -> bool:
         """Reserve bytes for what comes and is not complete; return whether there is room."""
-        if not self._parts_bytes:
-            self._parts_policy = self.policy
-        if not self._listener.reserve(size_bytes, self._parts_bytes, self._parts_policy):
-            return False
-        self._parts_bytes += size_bytes
-        return True
+        room = self.quota.incomplete
+        if not room.of(self._incomplete_holder):
+            self._incomplete_holder = self.holder
+        return room.take(self._incomplete_holder, size_bytes)
 
     def release(self, size_bytes: int) -> None:
         """Release reserved bytes."""
-        self._parts_bytes -= size_bytes
-        self._listener.release(size_bytes, self._parts_policy)
+        self.quota.incomplete.give(self._incomplete_holder, size_bytes)
 
     def _write(self) -> None:
         self._writing = False
@@ -444,11 +441,15 @@ class ClientConnection:
             self.later(self._times.close_s, self._wire.abort)
 
     def _count_links(self) -> None:
-        """Count links and sessions; close the connection if all have too many and it has many."""
-        now = 0 if self.gone else self._engine.links + self._engine.session_count
+        """Count links and sessions; close the connection if all have too many and it has many.
+
+        Those of strangers are not counted: each may have few, and their number is bounded.
+        """
+        counts = not (self.gone or self.reading.stranger)
+        now = self._engine.links + self._engine.session_count if counts else 0
         if now == self._links_counted:
             return
-        room, change = self.front_end.calls.links, now - self._links_counted
+        room, change = self.quota.links, now - self._links_counted
         if self._links_holder != self.holder:
             room.give(self._links_holder, self._links_counted * LINK_BYTES)
             self._links_holder, change = self.holder, now
@@ -460,7 +461,7 @@ class ClientConnection:
             self.soon(self.end, Error("amqp:resource-limit-exceeded", text))
 
     def _account(self) -> None:
-        """Count unwritten output in the ledger of the front end."""
+        """Count unwritten output."""
         if self.gone:
             return
         now = self._wire.unwritten() + self._engine.waiting_bytes
@@ -518,7 +519,7 @@ class ClientConnection:
 
     def _take(self, event: events.Event) -> bool:
         """Handle an event; return whether the engine waited for that to read on."""
-        if self.handed_over:
+        if self.stage is Stage.HANDED_OVER:
             if isinstance(event, events.Attached):
                 event.link.refuse(DETACHED)
             return False
@@ -560,11 +561,17 @@ class ClientConnection:
             if isinstance(link.context, ReceivingLink):
                 link.context.disposed(deliveries, event.state, event.settled)
 
+    def _is_of(self, policy: str) -> None:
+        """Take note of the policy of the client: what it holds and its turns count for that."""
+        self.holder = self.holder._replace(policy=policy)
+        self.reading.policy = policy
+
     def _known(self) -> None:
         """Lift the bounds of strangers: the client has presented a valid token."""
         if self.reading.stranger:
             self.reading.stranger = False
             self._listener.known(self)
+            self._wire.known(self.holder.policy)
             settings = self._engine.settings
             self._engine.sessions_max, self._engine.links_max = (
                 settings.sessions_max,
@@ -582,7 +589,8 @@ class ClientConnection:
         if event.mechanism == PLAIN:
             try:
                 _, policy, key = event.response.decode().split("\0")
-                self.policy = self.claims.sign_in(policy, key).policy
+                caller = self.claims.sign_in(policy, key)
+                self._is_of(caller.policy)
             except (ValueError, BusError):
                 self._engine.authenticate(False)
                 return

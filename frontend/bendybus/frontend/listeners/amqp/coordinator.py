@@ -45,7 +45,7 @@ from bendybus.amqp.performatives import (
 from bendybus.domain import limits, transactions
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError, OutcomeUnknown, Unauthenticated
-from bendybus.frontend.core.transact import Commit, Open, Operation
+from bendybus.frontend.core.transact import Commit, Open, Operation, in_doubt
 from bendybus.frontend.listeners.amqp import conditions
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
 ROLLBACK: Final = "amqp:transaction:rollback"
 TIMEOUT: Final = "amqp:transaction:timeout"
 CREDIT: Final = 100
-# The largest request to the coordinator.
-REQUEST_BYTES_MAX: Final = 4 * 1024
 # A commit of unknown outcome is repeated after each pause, for this long.
 PAUSE_S: Final = 0.5
 REPEAT_S: Final = 60.0
@@ -207,7 +205,7 @@ class CoordinatorLink:
 
     def _begin(self, transaction_id: bytes) -> None:
         self._open[transaction_id] = self._connection.front_end.transactions.begin(
-            transaction_id, client=self._connection.client, policy=self._connection.policy
+            transaction_id, self._connection.holder
         )
 
     def _promise(self, transaction_id: bytes) -> None:
@@ -295,9 +293,10 @@ class CoordinatorLink:
                 return
             await asyncio.sleep(PAUSE_S)
             age_ms = round((loop.time() - began_s) * 1_000)
-            opened = transactions.begin(
-                opened.transaction.transaction_id, client=opened.client, policy=opened.policy
-            )
+            try:
+                opened = transactions.begin(opened.transaction.transaction_id, opened.holder)
+            except BusError as error:
+                raise in_doubt(error) from error
             commit = Commit(operations, age_ms=age_ms)
 
     def _say(self, event: Delivered, state: Composite) -> None:

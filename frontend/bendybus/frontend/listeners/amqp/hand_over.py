@@ -18,6 +18,7 @@ docs/internals/decisions/20261128-a-connection-ends-without-a-word.md.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,7 @@ from bendybus.amqp.performatives import Error
 from bendybus.frontend.listeners.amqp.receive_calls import RECEIVES_BY_CALL
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
+from bendybus.frontend.listeners.amqp.stage import Stage
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -44,6 +46,9 @@ MOMENT_S: Final = 0.4
 SETTLES_S: Final = 3.0
 # For the SDK for Python, which settles what it holds after the end, too.
 SETTLES_LATER_S: Final = 0.25
+# That SDK collects messages for 0.2 s after the first of a receive, and drops what it has if the
+# connection ends meanwhile: what was deleted as it was delivered would be lost.
+COLLECTS_S: Final = 0.35
 # How long a receive of that SDK is waited for without knowing whether it will end in time.
 GUESS_S: Final = 5.0
 LOOK_S: Final = 0.05
@@ -73,6 +78,7 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
         await _between_receives(connection, until_s)
         # A message that came at the last moment can be settled, as one that came before.
         until_s = max(until_s, loop.time() + MOMENT_S)
+    connection.stage = Stage.RECEIVERS_FINISHED
     for link in connection.links():
         if isinstance(link.context, ReceivingLink):
             link.context.finish()
@@ -81,6 +87,7 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
     if connection.product not in TOLD:
         # Sends go on meanwhile.
         await _settled(connection, until_s, settles_s)
+    connection.stage = Stage.SENDERS_FINISHED
     for link in connection.links():
         # Not those for requests: what waits for credit there is lost with the connection.
         if isinstance(link.context, SendingLink):
@@ -96,12 +103,13 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
     if connection.product not in TOLD:
         # Messages that partitions were giving when receivers finished have come meanwhile.
         await _settled(connection, until_s, settles_s)
+    await _delivered(connection, until_s)
     await _idle(connection, min(until_s, loop.time() + MOMENT_S))
     connection.hushed = True
     await _idle(connection, until_s)
     # STRICTLY TOGETHER with the last look at what is under way: what is read from now on is not
     # done, so that the client, which hears nothing of it, repeats it safely.
-    connection.handed_over = True
+    connection.stage = Stage.HANDED_OVER
     links = connection.links()
     held = [connection.drop(link) for link in links]
     # STRICTLY BEFORE the end: the client asks for its sessions again at once.
@@ -147,6 +155,23 @@ async def _settled(connection: "ClientConnection", until_s: float, most_s: float
         if left_s <= 0:
             return
         await asyncio.sleep(min(left_s, QUIET_S))
+
+
+async def _delivered(connection: "ClientConnection", until_s: float) -> None:
+    """Wait until the program has what was delivered, or it is too late for that.
+
+    What is being deleted is sent first.
+    """
+    loop = asyncio.get_running_loop()
+    collects_s = COLLECTS_S if connection.product == RECEIVES_BY_CALL else 0.0
+    while not connection.gone and loop.time() < until_s:
+        handing = any(
+            isinstance(link.context, ReceivingLink) and link.context.handing
+            for link in connection.links()
+        )
+        if not handing and time.monotonic() >= connection.delivered_s + collects_s:
+            return
+        await asyncio.sleep(LOOK_S)
 
 
 async def _idle(connection: "ClientConnection", until_s: float) -> None:

@@ -6,15 +6,15 @@ import logging
 import os
 import ssl
 import time
-from collections import Counter as Counter_
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from bendybus.amqp.connection import ConnectionSettings
-from bendybus.domain import limits
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.bounds import IDLE_MS, READ_BYTES, STRANGER_READ_BYTES
+from bendybus.frontend.core.quota.doors import Doors
 from bendybus.frontend.core.repeated_sends import RepeatedSends
 from bendybus.frontend.core.repeated_settles import RepeatedSettles
 from bendybus.frontend.listeners.amqp.client_connection import (
@@ -24,7 +24,6 @@ from bendybus.frontend.listeners.amqp.client_connection import (
     Wire,
 )
 from bendybus.frontend.listeners.amqp.hand_over import hand_over
-from bendybus.frontend.listeners.amqp.turns import Turns
 from bendybus.frontend.listeners.output_end import end_output
 from bendybus.frontend.security.authenticator import Authenticator
 
@@ -32,17 +31,6 @@ logger = logging.getLogger(__name__)
 # Clients that do not use PLAIN send tokens to $cbs; .NET calls that MSSBCBS. Some clients look for
 # EXTERNAL, which the service offers, too; here a client's certificate gives no rights.
 MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN, "EXTERNAL")
-# Bytes of incomplete deliveries of all connections: at least PARTS_BYTES_MIN, and room for
-# LARGEST_MIN of the largest messages. One connection may have a third of that, one policy two.
-PARTS_BYTES_MIN: Final = 32 * limits.MB
-LARGEST_MIN: Final = 3
-# Bytes that one read takes, and so the most that waits for a turn. Strangers: see `turns`.
-READ_BYTES: Final = 32 * 1024
-STRANGER_READ_BYTES: Final = 4 * 1024
-# Strangers may have at most this part of all connections: a half.
-STRANGERS_PART: Final = 2
-# A client that sends nothing for twice this time is disconnected.
-IDLE_MS: Final = 120_000
 # At shutdown: the time for load balancers to stop sending new connections (a share of the drain
 # time, with a maximum), and the extra time to release sessions and for clients to close.
 LINGER_SHARE: Final = 0.05
@@ -78,18 +66,13 @@ class AmqpListener:
         self.clock = time.time
         self.new_id = message_ids()
         self.times = times or Times()
-        self.turns = Turns()
-        self._connections: set[ClientConnection] = set()
-        # Those of strangers, the oldest one first.
-        self._strangers: dict[ClientConnection, None] = {}
-        self._connections_max = connections_max
+        self.turns = front_end.quota.turns
+        self._doors: Doors[ClientConnection] = Doors(connections_max)
         self._names = itertools.count(1)
-        self.parts_bytes = 0
-        # By policy; "" before the first token.
-        self._parts: Counter_[str] = Counter_()
-        self._parts_bytes_max = PARTS_BYTES_MIN
         self._servers: list[asyncio.Server] = []
         self._others: list[Server] = []
+        # Its connections are being handed over; it takes no others.
+        self._handing_over = False
         self.metrics = AmqpMetrics(front_end.metrics.registry)
         # Shared by all connections: input is copied out of it before the next read.
         self.buffer = memoryview(bytearray(READ_BYTES))
@@ -128,9 +111,12 @@ class AmqpListener:
             server.close()
         for each in self._others:
             each.stop_listening()
+        # STRICTLY TOGETHER with the list of those that are handed over: a TCP connection may be
+        # there that speaks its first words later, on a port of several protocols or in HTTP.
+        self._handing_over = True
         ending = [
             loop.create_task(hand_over(each, until_s), name="amqp-hand-over")
-            for each in self._connections
+            for each in self._doors
         ]
         if ending:
             await asyncio.wait(ending, timeout=max(0.0, until_s - loop.time()) + HAND_OVER_S)
@@ -139,7 +125,7 @@ class AmqpListener:
 
     def recheck(self) -> None:
         """Let connections detach the links whose tokens are no longer good."""
-        for connection in list(self._connections):
+        for connection in self._doors:
             connection.recheck()
 
     # For connections
@@ -149,58 +135,22 @@ class AmqpListener:
         return f"amqp:{next(self._names)}"
 
     def admit(self, wire: Wire) -> ClientConnection | None:
-        """Return a new connection; None: there are too many.
-
-        If there are too many, or too many strangers, the oldest stranger is disconnected.
-        """
-        full = len(self._connections) >= self._connections_max
-        if full or len(self._strangers) >= max(1, self._connections_max // STRANGERS_PART):
-            if not self._strangers:
-                return None
-            next(iter(self._strangers)).give_up()
+        """Return a new connection; None: there are too many, or the listener is being closed."""
+        if self._handing_over or not self._doors.room():
+            return None
         connection = ClientConnection(self, wire, self._settings)
-        self._connections.add(connection)
-        self._strangers[connection] = None
+        self._doors.enter(connection, connection.give_up)
         self.metrics.connections.inc()
         return connection
 
     def known(self, connection: ClientConnection) -> None:
         """Take note that a client has presented a valid token."""
-        self._strangers.pop(connection, None)
+        self._doors.known(connection)
 
     def forget(self, connection: ClientConnection) -> None:
         """Take note that a connection is gone."""
-        self._strangers.pop(connection, None)
-        self._connections.discard(connection)
+        self._doors.leave(connection)
         self.metrics.connections.dec()
-
-    def expect(self, message_bytes_max: int) -> None:
-        """Make room for the largest message that a link may bring."""
-        self._parts_bytes_max = max(self._parts_bytes_max, LARGEST_MIN * message_bytes_max)
-
-    def reserve(self, size_bytes: int, held_bytes: int, policy: str) -> bool:
-        """Reserve bytes for incomplete deliveries; return whether there is room.
-
-        `held_bytes`: what the connection has reserved already.
-        """
-        most = self._parts_bytes_max
-        theirs = self._parts[policy] + size_bytes
-        if (
-            self.parts_bytes + size_bytes > most
-            or held_bytes + size_bytes > most // 3
-            or (self.authenticator.required and theirs > most * 2 // 3)
-        ):
-            return False
-        self.parts_bytes += size_bytes
-        self._parts[policy] = theirs
-        return True
-
-    def release(self, size_bytes: int, policy: str) -> None:
-        """Release reserved bytes."""
-        self.parts_bytes -= size_bytes
-        self._parts[policy] -= size_bytes
-        if not self._parts[policy]:
-            del self._parts[policy]
 
 
 def message_ids() -> Callable[[], str]:
@@ -285,7 +235,11 @@ class AmqpProtocol(asyncio.BufferedProtocol):
 
     def unwritten(self) -> int:
         """Return how many bytes wait to be written."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            # A transport of TLS that is closing may not know its buffer any more.
+            return 0
+        return transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         """Read nothing more until `resume_reading`."""
@@ -296,6 +250,9 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         """Read again."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def known(self, policy: str) -> None:
+        """The client has presented a valid token; `AmqpListener.known` is all that matters."""
 
     def finish(self) -> None:
         """End the output when all is written; what still comes is passed on until its end."""

@@ -4,8 +4,7 @@
 
 Tokens of neighbouring messages differ in a byte or two. Some clients keep deliveries by the text of
 their tags, in which bytes that are no UTF-8 look alike; so names differ in every byte. The mapping
-is fixed, and so the same at all front ends. Front ends up to 0.10 named a lock by its token itself:
-such a name is recognised, so that a client can settle after an upgrade what it received before.
+is fixed, and so the same at all front ends.
 """
 
 import struct
@@ -13,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
-from bendybus.domain import limits, lock_token
+from bendybus.domain import lock_token
 
 _MASK: Final = 2**128 - 1
 _HALF: Final = 64
@@ -24,10 +23,6 @@ _FIRST_BACK: Final = pow(_FIRST, -1, 2**128)
 _SECOND_BACK: Final = pow(_SECOND, -1, 2**128)
 _ORDER: Final = struct.Struct("<IHH8s")
 _PLAIN: Final = struct.Struct(">IHH8s")
-# Tokens have a partition that exists, and lower slots and counters than these: no file reaches
-# them. One in a million other values looks like a token.
-_SLOTS: Final = 2**20
-_COUNTERS: Final = 2**44
 
 
 def name_of(token: bytes) -> bytes:
@@ -46,19 +41,9 @@ def token_of(name: bytes) -> bytes:
     """Return the token of the lock that a client names."""
     mixed = int.from_bytes(name)
     mixed = (mixed ^ mixed >> _HALF) * _SECOND_BACK & _MASK
-    token = ((mixed ^ mixed >> _HALF) * _FIRST_BACK & _MASK).to_bytes(lock_token.TOKEN_BYTES)
-    return name if _is_token(name) and not _is_token(token) else token
+    return ((mixed ^ mixed >> _HALF) * _FIRST_BACK & _MASK).to_bytes(lock_token.TOKEN_BYTES)
 
 
 def tokens_of(names: Iterable[UUID]) -> bytes:
     """Return the tokens of several locks, one after the other."""
     return b"".join([token_of(each.bytes) for each in names])
-
-
-def _is_token(value: bytes) -> bool:
-    [parts] = lock_token.unpack(value)
-    return (
-        parts.partition < limits.STANDARD_PARTITION_COUNT
-        and parts.slot < _SLOTS
-        and parts.counter < _COUNTERS
-    )

@@ -19,10 +19,11 @@ from bendybus.amqp.links import IncomingLink
 from bendybus.amqp.performatives import TransactionalState
 from bendybus.amqp.sections import Message
 from bendybus.amqp.values import Array, Int, Symbol, Timestamp
-from bendybus.domain import errors, limits, lock_token
+from bendybus.domain import errors, limits, lock_token, steps
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
+from bendybus.domain.steps import Steps
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import (
     batch_delete,
@@ -32,8 +33,9 @@ from bendybus.frontend.core import (
     reserved_numbers,
     transact,
 )
-from bendybus.frontend.core.call_ledger import Holder
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.bounds import MANAGEMENT_REQUEST_BYTES, PERFORMED_MAX
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.send import SendRequest
 from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.core.transact import Operation as Collected
@@ -60,11 +62,6 @@ logger = logging.getLogger(__name__)
 VENDOR: Final = "com.microsoft:"
 # Of a request that names no server-timeout.
 TIMEOUT_MS: Final = 60_000
-# The memory of a request under way beside its bytes: its values, its task, and the reply.
-REQUEST_BYTES: Final = 4 * limits.KB
-# Requests of one link that are performed at the same time; the others wait for their turn. Half of
-# what fits into the queue of a partition, which refuses more as busy.
-PERFORMED_MAX: Final = 512
 _NO_CONTENT: Final = 204
 # What SDKs send for "any time": the maximum of .NET's DateTime, in milliseconds, rounded or not.
 _ANY_TIME_MS: Final = 253_402_300_799_999
@@ -90,7 +87,7 @@ Reply = dict[str, Any] | None
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """A request, and the room that it takes in the ledger of calls."""
+    """A request, and the room that it takes."""
 
     request: Message
     state: TransactionalState | None
@@ -117,8 +114,6 @@ class ManagementLink(RequestLink):
         self._turns = asyncio.Semaphore(PERFORMED_MAX)
         # Repeats of settlements are recognised by it.
         self.settler_id = os.urandom(limits.SETTLER_ID_BYTES_MAX)
-        # The last page of a listing of sessions: its time, how many were listed so far, page token.
-        self.listing: tuple[int, int, bytes] | None = None
 
     @property
     def path(self) -> str:
@@ -130,8 +125,8 @@ class ManagementLink(RequestLink):
 
         Without room for it the request waits, and with it all further input of the connection.
         """
-        connection, size = self.connection, len(event.payload) + REQUEST_BYTES
-        rooms, holder = connection.front_end.calls.requests, connection.holder
+        connection, size = self.connection, len(event.payload) + MANAGEMENT_REQUEST_BYTES
+        rooms, holder = connection.quota.requests, connection.holder
         loop = asyncio.get_running_loop()
         has_room = rooms.take(holder, size)
         asked = Asked(request, event.state, holder, size, has_room, loop.time())
@@ -162,7 +157,7 @@ class ManagementLink(RequestLink):
             connection = self.connection
             try:
                 async with asyncio.timeout(TIMEOUT_MS / 1_000):
-                    await connection.front_end.calls.requests.wait(asked.holder, asked.size_bytes)
+                    await connection.quota.requests.wait(asked.holder, asked.size_bytes)
             except TimeoutError:
                 text = "requests under way fill what a connection, a policy, or all may have"
                 self._fail(asked.request, errors.ServerBusy(f"{text}."))
@@ -173,7 +168,7 @@ class ManagementLink(RequestLink):
         await self._answer(asked)
 
     async def _answer(self, asked: Asked) -> None:
-        holder, answers = self.connection.holder, self.connection.front_end.calls.answers
+        holder, answers = self.connection.holder, self.connection.quota.answers
         name = asked.properties.get("operation")
         size = ANSWER_BYTES.get(name, 0) if isinstance(name, str) else 0
         if size:
@@ -363,7 +358,8 @@ async def _peek(link: ManagementLink, fields: Fields) -> Reply:
             session_id=fields.optional("session-id", str),
         ),
     )
-    messages = [{"message": payload} for _, payload in _payloads(shown.batches)]
+    payloads = await link.connection.reading.do(_payloads(shown.batches))
+    messages = [{"message": payload} for _, payload in payloads]
     return {"messages": messages} if messages else None
 
 
@@ -383,23 +379,28 @@ async def _receive_deferred(link: ManagementLink, fields: Fields) -> Reply:
         link.lock_session(fields),
     )
     messages = []
-    for name, payload in _payloads(batches):
+    for name, payload in await link.connection.reading.do(_payloads(batches)):
         named = {"lock-token": UUID(bytes=name)} if name else {}
         messages.append({**named, "message": payload})
     return {"messages": messages}
 
 
-def _payloads(batches: Iterable[columns.DeliveredBatch]) -> list[tuple[bytes, bytes]]:
-    """Return the name of each message's lock, if it has one, and the message."""
-    deliveries = map(outgoing_messages.Delivery, batches)
-    named = (
-        (each, index, each.lock_name(index)) for each in deliveries for index in range(len(each))
-    )
-    return [(name, each.encode(index, name)) for each, index, name in named]
+def _payloads(batches: Iterable[columns.DeliveredBatch]) -> Steps[list[tuple[bytes, bytes]]]:
+    """Return the name of each message's lock, if it has one, and the message; a step for each."""
+    found = []
+    for delivery in map(outgoing_messages.Delivery, batches):
+        for index in range(len(delivery)):
+            name = delivery.lock_name(index)
+            found.append((name, delivery.encode(index, name)))
+            yield
+    return found
 
 
-def _messages(link: ManagementLink, fields: Fields) -> Columns:
-    """Return the messages of a request. Raises MessageSizeExceeded for one that is too large."""
+def _messages(link: ManagementLink, fields: Fields) -> Steps[Columns]:
+    """Return the messages of a request; a step for each.
+
+    Raises MessageSizeExceeded for one that is too large.
+    """
     messages, entity = Columns(), request_values.entity(link.path)
     most, _ = link.connection.front_end.send_limits(entity)
     for entry in fields.listed("messages", dict):
@@ -410,16 +411,17 @@ def _messages(link: ManagementLink, fields: Fields) -> Columns:
                 metadata={"entity": entity, "limit": str(most)},
             )
         messages.add(payload)
+        yield
     return messages
 
 
 async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
+    connection = link.connection
     name, sub_queue = request_values.entity_and_sub_queue(link.path)
-    outcome = await link.connection.repeated_sends.send(
-        SendRequest(
-            name, sub_queue, _messages(link, fields).batch(link.connection.new_id), measured=True
-        ),
-        client=link.connection.client,
+    messages = await connection.reading.do(_messages(link, fields))
+    outcome = await connection.repeated_sends.send(
+        SendRequest(name, sub_queue, messages.batch(connection.new_id), measured=True),
+        connection.holder,
     )
     for error in outcome.failures.values():
         raise error
@@ -427,7 +429,7 @@ async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
 
 
 def _collected_schedule(link: ManagementLink, fields: Fields) -> tuple[Collected, Reply]:
-    messages = _messages(link, fields)
+    messages = steps.whole(_messages(link, fields))
     batch = messages.batch(link.connection.new_id)
     # Filled in before the reply.
     numbers = [0] * len(messages)
@@ -493,24 +495,12 @@ async def _list_sessions(link: ManagementLink, fields: Fields) -> Reply:
         raise errors.InvalidArgument("top", "must be at least 1, and skip at least 0.")
     top = min(top, SESSIONS_MAX)
     asked_ms = 0 if after_ms >= _ANY_TIME_MS else max(1, after_ms)
-    sessions, name = link.connection.front_end.sessions, request_values.entity(link.path)
-    found: list[str] = []
-    passed, page_token, more = 0, b"", True
-    known, link.listing = link.listing, None
-    if known is not None and known[0] == asked_ms and known[1] == skip:
-        # Continue where the previous page ended.
-        passed, page_token, more = skip, known[2], bool(known[2])
-    while more and len(found) < top:
-        wanted = min(1_000, skip - passed if passed < skip else top - len(found))
-        ids, page_token = await sessions.page(name, wanted, page_token, asked_ms)
-        if passed < skip:
-            passed += len(ids)
-        else:
-            found += ids
-        more = bool(page_token)
+    connection, name = link.connection, request_values.entity(link.path)
+    found = await connection.session_lists.page(
+        connection.front_end.sessions, name, asked_ms, skip, top
+    )
     if not found:
         return None
-    link.listing = (asked_ms, skip + len(found), page_token)
     return {"skip": Int(skip + len(found)), "sessions-ids": Array(values.STRING32, found)}
 
 

@@ -7,6 +7,7 @@ disposition ──► settlement ──► disposition with the same outcome, se
 import asyncio
 import os
 import sys
+import time
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from bendybus.domain import bounds, limits, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns, transact
+from bendybus.frontend.core.quota.bounds import TRANSFERS_A_TURN, UNSETTLED_MAX
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.settle import SettleOutcome, SettleRequest, Settling
 from bendybus.frontend.core.shared_cache import SharedCache
@@ -40,6 +42,7 @@ from bendybus.frontend.listeners.amqp import (
 )
 from bendybus.frontend.listeners.amqp.coordinator import Sequel
 from bendybus.frontend.listeners.amqp.receive_calls import RECEIVES_BY_CALL, ReceiveCalls
+from bendybus.frontend.listeners.amqp.stage import Stage
 from bendybus.frontend.security import authenticator
 from bendybus.wire import delivered_properties
 
@@ -47,17 +50,11 @@ if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
-# Unsettled deliveries of an AMQP session; it gets no more beyond that.
-UNSETTLED_MAX: Final = 50_000
 # The max-message-size of every link on which a client receives: it fits a signed integer of 32
 # bits. The SDK for .NET drops a delivery that is larger, and those behind it. The limit of the
 # entity would be too small, since annotations, properties that receivers or rule actions changed
 # and the reason of a dead letter (each bounded where it is added) come on top of it.
 MESSAGE_BYTES_MAX: Final = 2**31 - 1
-
-# Transfers of a link in one turn of the loop. The SDK for Java has a buffer of 256, which overflows
-# when thousands come in one piece, and drops the rest.
-TRANSFERS_A_TURN: Final = 100
 
 
 class ReceivingLink:
@@ -92,10 +89,17 @@ class ReceivingLink:
         """The path of the entity or sub-queue."""
         return self._path
 
+    @property
+    def handing(self) -> bool:
+        """Whether messages are being deleted, and follow then."""
+        return self._receiver is not None and bool(self._receiver.handing)
+
     def begin(self, receiver: Receiver) -> None:
         """Start to pass deliveries of a receiver to the client."""
         self._receiver = receiver
-        if self._link.credit or self._link.drain:
+        if self._connection.stage >= Stage.RECEIVERS_FINISHED:
+            self.finish()
+        elif self._link.credit or self._link.drain:
             # It arrived together with the attach.
             self.credit_changed()
 
@@ -192,7 +196,7 @@ class ReceivingLink:
 
     def _finish_drain(self) -> None:
         """Answer a drain, unless messages are being deleted, which follow."""
-        if self._link.drain and not (self._receiver is not None and self._receiver.handing):
+        if self._link.drain and not self.handing:
             self._link.drained()
 
     def disposed(self, deliveries: Sequence[OutgoingDelivery], state: Any, settled: bool) -> None:
@@ -309,6 +313,7 @@ class ReceivingLink:
             self._connection.metrics.sent.inc()
             link.send(tag, payload, settled=self._settled, context=token)
             self._granted -= 1
+        self._connection.delivered_s = time.monotonic()
         unsent.sent = end
         return end - start
 

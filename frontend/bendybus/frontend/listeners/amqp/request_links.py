@@ -16,17 +16,15 @@ from bendybus.amqp.events import Delivered
 from bendybus.amqp.links import IncomingLink, OutgoingLink
 from bendybus.amqp.performatives import Accepted, Error, Rejected, TransactionalState
 from bendybus.amqp.sections import Message, Properties
-from bendybus.frontend.core.call_ledger import Holder
+from bendybus.frontend.core.quota.bounds import REPLY_BYTES
+from bendybus.frontend.core.quota.room import Holder
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
 
 # Credit for requests: ample, since the SDK for JavaScript fails a request that waits a second for
-# it. What requests and replies hold is bounded in bytes, by the ledger of calls.
+# it. The quota bounds what requests and replies hold in bytes.
 CREDIT: Final = 5_000
-# The memory of a reply that waits for the client's credit, beside its bytes.
-REPLY_BYTES: Final = 256
-REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class ReplyLink:
@@ -55,7 +53,7 @@ class ReplyLink:
             return
         if self.link.credit and not self._waiting:
             self._send(payload)
-        elif self._connection.front_end.calls.answers.take(
+        elif self._connection.quota.answers.take(
             holder := self._connection.holder, len(payload) + REPLY_BYTES
         ):
             self._waiting.append((payload, holder))
@@ -72,7 +70,7 @@ class ReplyLink:
         self._connection.reply_links.discard(self)
 
     def _give(self, payload: bytes, holder: Holder) -> None:
-        self._connection.front_end.calls.answers.give(holder, len(payload) + REPLY_BYTES)
+        self._connection.quota.answers.give(holder, len(payload) + REPLY_BYTES)
 
     def _send(self, payload: bytes) -> None:
         self.link.send(uuid4().bytes, payload, settled=True)

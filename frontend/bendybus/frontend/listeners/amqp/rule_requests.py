@@ -16,7 +16,7 @@ from typing import Any, Final
 from bendybus.amqp import encoding
 from bendybus.amqp.values import Described, EncodedValue, Int, Ulong
 from bendybus.domain import bounds, errors, limits
-from bendybus.domain.entity import Entity
+from bendybus.domain.entity import Entity, rules_of
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.filters.rule import (
     CorrelationFilter,
@@ -29,8 +29,8 @@ from bendybus.domain.filters.rule import (
 )
 from bendybus.domain.filters.rule_set import RuleAction
 from bendybus.domain.filters.values import Value
-from bendybus.frontend.core import manage
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.bounds import RULES_A_TURN
 from bendybus.frontend.listeners.amqp import amqp_values
 from bendybus.frontend.listeners.amqp.fields import Fields
 from bendybus.v1 import message_pb2
@@ -56,8 +56,6 @@ _PROPERTIES: Final = (
     "reply_to_session_id",
     "content_type",
 )
-# Rules that are encoded in one turn of the event loop; each takes up to 0.1 ms.
-RULES_A_TURN: Final = 10
 
 
 async def add(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, Any]:
@@ -87,7 +85,7 @@ async def listed(front_end: FrontEnd, path: str, fields: Fields) -> dict[str, An
     All of them if that is asked for, as the SDK for Java does: it asks once.
     """
     skip, top = fields.required("skip", int), fields.required("top", int)
-    rules = manage.rules_of(_subscription(front_end, path))
+    rules = rules_of(_subscription(front_end, path))
     found = sorted(rules, key=lambda rule: rule.name.lower())
     made: list[EncodedValue] = []
     for rule in found[max(0, skip) :][: max(0, top)]:

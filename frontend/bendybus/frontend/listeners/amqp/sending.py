@@ -18,6 +18,7 @@ from bendybus.frontend.core.send import SendOutcome, SendRequest
 from bendybus.frontend.core.transact import Operation
 from bendybus.frontend.listeners.amqp import conditions, coordinator, incoming_messages
 from bendybus.frontend.listeners.amqp.incoming_messages import Columns
+from bendybus.frontend.listeners.amqp.stage import Stage
 from bendybus.frontend.security import authenticator
 from bendybus.frontend.upstreams.unary_calls import SendPart
 
@@ -74,7 +75,8 @@ class SendingLink:
 
     def begin(self) -> None:
         """Grant credit."""
-        self._link.grant(CREDIT)
+        self._finishing = self._connection.stage >= Stage.SENDERS_FINISHED
+        self.credit_changed()
 
     def finish(self, *, takes_back: bool = True) -> None:
         """Grant no more credit, and take back (`takes_back`) what the client has."""
@@ -122,7 +124,7 @@ class SendingLink:
             measured=True,
         )
         self._connection.repeated_sends.submit(
-            request, lambda result: self._answered(units, result), client=self._connection.client
+            request, lambda result: self._answered(units, result), self._connection.holder
         )
 
     def closed(self, *, lost: bool = False) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from bendybus.domain import errors, lifecycle, limits
-from bendybus.domain.entity import Entity
+from bendybus.domain.entity import Entity, rules_of
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError, InvalidArgument
@@ -25,8 +25,15 @@ from bendybus.domain.filters.rule import Rule
 from bendybus.domain.filters.rule_set import RuleAction
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core import manage
-from bendybus.frontend.core.call_ledger import Holder, Room
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.bounds import (
+    BODY_BYTES_MAX,
+    ENTRIES_A_TURN,
+    ENTRY_BYTES,
+    FEED_BYTES,
+    HTTP_ROOM_S,
+)
+from bendybus.frontend.core.quota.room import Holder, Room
 from bendybus.frontend.listeners.web import (
     atom,
     entity_documents,
@@ -40,13 +47,6 @@ from bendybus.frontend.listeners.web.resources import Resource, ResourceKind
 from bendybus.frontend.security.authenticator import Authenticator, Operation
 from bendybus.frontend.upstreams.unary_calls import Commit
 
-# Bytes reserved for a response: for an entry, and for a page of entries.
-ENTRY_BYTES: Final = 64 * limits.KB
-FEED_BYTES: Final = 2 * limits.MB
-# Entries of a page that are written in one turn of the event loop, which takes a few ms.
-ENTRIES_A_TURN: Final = 10
-# How long a request waits for memory to be free.
-ROOM_S: Final = 60.0
 # By setting, the header with a token for the destination.
 FORWARD_TOKENS: Final[Mapping[str, str]] = {
     "forward_to": "ServiceBusSupplementaryAuthorization",
@@ -85,13 +85,15 @@ class Administration:
         self._authenticator = authenticator
         self._page = asyncio.Lock()
 
-    async def handle(self, request: web.Request, known: Callable[[], None]) -> web.StreamResponse:
-        """Answer a request. `known` is called once its token is verified."""
+    async def handle(
+        self, request: web.Request, known: Callable[[str], None]
+    ) -> web.StreamResponse:
+        """Answer a request. `known` is called with its policy, once its token is verified."""
         try:
             caller = self._authenticator.authenticate(
                 requests.token_of(request.headers.get("Authorization"))
             )
-            known()
+            known(caller.policy)
             requests.check_host(request)
             resource, route = _routed(request)
             paths = [path.strip("/") for path in (request.path, request.rel_url.raw_path)]
@@ -105,14 +107,14 @@ class Administration:
 
         The answer has room until the client has taken it.
         """
-        ledger, policy = self._front_end.calls, asked.caller.policy
-        holder = Holder(asked.request.protocol, policy)
-        if not ledger.places.take(policy):
+        quota = self._front_end.quota
+        holder = Holder(asked.request.protocol, asked.caller.policy)
+        if not quota.calls.take(holder, 1):
             raise errors.ServerBusy("too many calls are under way; retry.", retry_after_ms=1_000)
         try:
             async with (
-                _room(ledger.requests, holder, requests.BODY_BYTES_MAX if route.has_body else 0),
-                _room(ledger.answers, holder, route.answer_bytes),
+                _room(quota.requests, holder, BODY_BYTES_MAX if route.has_body else 0),
+                _room(quota.answers, holder, route.answer_bytes),
             ):
                 body = await requests.read_body(asked.request) if route.has_body else b""
                 answer = await route.handle(self, replace(asked, body=body))
@@ -120,7 +122,7 @@ class Administration:
                     return answer
                 return await requests.write(asked.request, answer)
         finally:
-            ledger.places.give(policy)
+            quota.calls.give(holder, 1)
 
     # Entities
 
@@ -267,14 +269,14 @@ class Administration:
     async def get_rule(self, asked: Asked) -> web.Response:
         """Show a rule."""
         subscription = self._subscription(asked)
-        rules = manage.rules_of(subscription)
+        rules = rules_of(subscription)
         found = rule_set.get(rules, asked.resource.rule, subscription.name)
         return requests.entry_response(self._rule_entry(asked, subscription, found))
 
     async def list_rules(self, asked: Asked) -> web.Response:
         """Show a page of rules."""
         subscription = self._subscription(asked)
-        rules = sorted(manage.rules_of(subscription), key=lambda each: each.name.lower())
+        rules = sorted(rules_of(subscription), key=lambda each: each.name.lower())
         skip, top = requests.page_of(asked)
         entries = await self._in_turns(
             self._rule_entry(asked, subscription, each) for each in rules[skip:][:top]
@@ -293,7 +295,7 @@ class Administration:
         changed = await self._manager.change_rule(
             self._subscription(asked), RuleAction.UPDATE if update else RuleAction.CREATE, rule
         )
-        found = rule_set.get(manage.rules_of(changed.entity), rule.name, changed.entity.name)
+        found = rule_set.get(rules_of(changed.entity), rule.name, changed.entity.name)
         return requests.entry_response(
             self._rule_entry(asked, changed.entity, found), 200 if update else 201
         )
@@ -400,7 +402,7 @@ ROUTES: Final[Mapping[tuple[ResourceKind, str], Route]] = {
 async def _room(room: Room, holder: Holder, size_bytes: int) -> AsyncIterator[None]:
     """Hold room for bytes; wait for it. Raises ServerBusy."""
     try:
-        async with asyncio.timeout(ROOM_S):
+        async with asyncio.timeout(HTTP_ROOM_S):
             await room.wait(holder, size_bytes)
     except TimeoutError:
         raise errors.ServerBusy(

@@ -11,12 +11,11 @@ from aiohttp import web
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError, InvalidArgument
+from bendybus.frontend.core.quota.bounds import BODY_BYTES_MAX, BODY_S
 from bendybus.frontend.listeners.web import atom, http_statuses
 from bendybus.frontend.listeners.web.resources import Resource, ResourceKind
 from bendybus.frontend.security.authenticator import Caller
 
-BODY_BYTES_MAX: Final = 512 * limits.KB
-BODY_S: Final = 10.0
 # A name of DNS, a colon and a port. An answer repeats the host several times for each entry.
 HOST_CHARS_MAX: Final = 253 + 1 + 5
 PAGE_MAX: Final = 100

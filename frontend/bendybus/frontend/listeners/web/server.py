@@ -16,6 +16,15 @@ from typing import Any, Final, cast
 
 from aiohttp import web
 
+from bendybus.frontend.core.quota.bounds import (
+    KEEP_ALIVE_S,
+    UNHEARD_BYTES_MAX,
+    UNKNOWN_BYTES_MAX,
+    UNTAKEN_BYTES,
+    UNTAKEN_S,
+)
+from bendybus.frontend.core.quota.doors import Doors
+from bendybus.frontend.core.quota.turns import Reading, Turns
 from bendybus.frontend.listeners.web import requests, websockets
 from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.websockets import Admit
@@ -31,18 +40,7 @@ This is Bendybus, a service bus with the behaviour of Azure Service Bus.
 
 Clients connect with a connection string: docs/how-to/use-the-azure-sdk.md says how.
 """
-# How long a connection is kept between requests; and how long, at shutdown, for its request to end,
-# and after a response for the rest of its request's body.
-KEEP_ALIVE_S: Final = 30.0
 END_S: Final = 1.0
-# How long a client may read nothing of a response before it is disconnected, and how many bytes of
-# the response may wait in the connection's buffer.
-UNTAKEN_S: Final = 30.0
-UNTAKEN_BYTES: Final = 64 * 1024
-# Bytes accepted without a valid token: on a WebSocket, and in a request. The latter leaves room for
-# a whole body, which may arrive before the turn of the event loop in which the token is checked.
-UNKNOWN_BYTES_MAX: Final = 96 * 1024
-UNHEARD_BYTES_MAX: Final = requests.BODY_BYTES_MAX + 256 * 1024
 # Bodies stay compressed: a small one may be a thousand times its size, and aiohttp decompresses it
 # before it is known who sends it.
 _CONNECTION: Final[Mapping[str, Any]] = {
@@ -60,11 +58,35 @@ _NOT_HTTP: Final = (
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Guard(asyncio.Protocol):
-    """A connection of the HTTP server, closed if a request does not arrive in time.
+class _Paced:
+    """The transport that aiohttp sees: aiohttp and `Reading` both pause the same one."""
 
-    Added because aiohttp waits without a limit for the first request, and for the rest of one that
-    has begun, and because it buffers a WebSocket message until it is complete.
+    def __init__(self, transport: asyncio.Transport, go_on: Callable[[], None]) -> None:
+        self._transport = transport
+        self._go_on = go_on
+        # By aiohttp.
+        self.paused = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def pause_reading(self) -> None:
+        """Take no more, as aiohttp has enough."""
+        self.paused = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        self.paused = False
+        self._go_on()
+
+
+class Guard(asyncio.Protocol):
+    """A connection of the HTTP server: read in turns, closed if a request does not come in time.
+
+    Added because aiohttp reads all that comes at once, which takes a millisecond for 100 small
+    pieces of a body; waits without a limit for the first request, and for the rest of one that has
+    begun; and buffers a WebSocket message until it is complete.
     """
 
     def __init__(self, server: "HttpServer", handler: web.RequestHandler) -> None:
@@ -74,9 +96,11 @@ class Guard(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._untaken: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
+        self._paced: _Paced | None = None
+        self._reading = Reading(self, server.turns, self._take, self._taken_on, self._waits)
         self._answering = False
         # Whether the client has presented a valid token in this request.
-        self.is_known: Callable[[], bool] = _unknown
+        self.is_known = False
         # Set while the connection carries AMQP: called when output is written, and at the end.
         self.written: Callable[[], None] | None = None
         self.lost: Callable[[], None] | None = None
@@ -87,7 +111,9 @@ class Guard(asyncio.Protocol):
         """Wait for a request."""
         self._transport = made = cast(asyncio.Transport, transport)
         made.set_write_buffer_limits(high=UNTAKEN_BYTES)
-        self._handler.connection_made(transport)
+        self._paced = _Paced(made, self._go_on)
+        # aiohttp uses nothing of a transport that this one lacks.
+        self._handler.connection_made(cast(asyncio.Transport, self._paced))
         if self._server.take(self._handler, self):
             self._expect()
         else:
@@ -100,8 +126,14 @@ class Guard(asyncio.Protocol):
 
     def heard(self) -> None:
         """Take note of a request."""
-        self._answering, self._size_bytes, self.is_known = True, 0, _unknown
+        self._answering, self._size_bytes, self.is_known = True, 0, False
         self._expect_no_more()
+
+    def known(self, policy: str) -> None:
+        """Take note that the client has presented a valid token, of a policy."""
+        self.is_known = True
+        self._reading.stranger, self._reading.policy = False, policy
+        self._server.doors.known(self)
 
     def answered(self) -> None:
         """Take note that a request is answered; the rest of its body may still come."""
@@ -120,10 +152,48 @@ class Guard(asyncio.Protocol):
         most = UNKNOWN_BYTES_MAX if is_websocket else UNHEARD_BYTES_MAX
         paused = self._answering and not is_websocket
         has_room = self.arrived is None or self.arrived(len(data))
-        if has_room and (paused or self._size_bytes <= most or self.is_known()):
+        if not has_room or not (paused or self._size_bytes <= most or self.is_known):
+            self.abort()
+            return
+        self._reading.received(data)
+        if self._reading.paused:
+            # Even if aiohttp has just resumed reading.
+            self.pause_reading()
+
+    # Turns
+
+    async def own_turn(self) -> None:
+        """Begin a turn for what a request makes the loop do."""
+        await self._reading.own_turn()
+
+    def pause_reading(self) -> None:
+        """Read nothing more until `resume_reading`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _take(self, data: bytes) -> bool:
+        if self._transport is not None and not self._transport.is_closing():
             self._handler.data_received(data)
-        elif self._transport is not None:
-            self._transport.abort()
+        return False
+
+    def _taken_on(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def _waits(self, _: int) -> bool:
+        return self._paced is not None and self._paced.paused
+
+    def _go_on(self) -> None:
+        if self._reading.paused:
+            self._reading.go_on()
+        else:
+            self.resume_reading()
+
+    # asyncio.Protocol
 
     def eof_received(self) -> bool | None:
         """Pass it on."""
@@ -188,8 +258,9 @@ class _Connection(web.RequestHandler):
         """
         sentence = _NOT_HTTP
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            # Logs it. What is not HTTP is not logged: anyone can send it.
-            super().handle_error(request, status, exc, message)
+            # Logs it, unless the client has gone. Anyone can send what is not HTTP, which is not.
+            if not isinstance(exc, ConnectionError):
+                super().handle_error(request, status, exc, message)
             sentence = "the front end failed on this request; its log says why."
         made = requests.http_error_response(status, sentence)
         made.headers["Server"] = _NAME
@@ -212,10 +283,6 @@ async def _named(_: web.Request, response: web.StreamResponse) -> None:
     response.headers["Server"] = _NAME
 
 
-def _unknown() -> bool:
-    return False
-
-
 class HttpServer:
     """A server for these routes. `request_s`: how long the headers of a request may take.
 
@@ -228,17 +295,19 @@ class HttpServer:
         admit: Admit,
         healthy: Callable[[], bool],
         administration: Administration,
+        turns: Turns,
         *,
         connections_max: int,
         request_s: float,
         names: Collection[str] | None = None,
     ) -> None:
         self.request_s = request_s
+        self.turns = turns
         self._names = names
         self._admit = admit
         self._healthy = healthy
         self._administration = administration
-        self._connections_max = connections_max
+        self.doors: Doors[Guard] = Doors(connections_max)
         self._guards: dict[web.RequestHandler, Guard] = {}
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=END_S)
         self._servers: list[asyncio.Server] = []
@@ -269,22 +338,18 @@ class HttpServer:
         return found
 
     def take(self, handler: web.RequestHandler, guard: Guard) -> bool:
-        """Take note of a connection; return whether there are not too many.
-
-        If there are, the oldest one of a client without a valid token is closed.
-        """
-        if len(self._guards) >= self._connections_max:
-            oldest = next((each for each in self._guards.items() if not each[1].is_known()), None)
-            if oldest is None:
-                return False
-            self.forget(oldest[0])
-            oldest[1].abort()
+        """Take note of a connection; return whether there are not too many."""
+        if not self.doors.room():
+            return False
+        self.doors.enter(guard, guard.abort)
         self._guards[handler] = guard
         return True
 
     def forget(self, handler: web.RequestHandler) -> None:
         """Take note that a connection is gone."""
-        self._guards.pop(handler, None)
+        guard = self._guards.pop(handler, None)
+        if guard is not None:
+            self.doors.leave(guard)
 
     def stop_listening(self) -> None:
         """Accept no more connections."""
@@ -308,6 +373,8 @@ class HttpServer:
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         guard = self._guard(request)
         guard.heard()
+        # Parsing it was a turn; answering it is another one.
+        await guard.own_turn()
         try:
             if self._names is not None:
                 origins = request.headers.getall("Origin", None)
@@ -339,10 +406,7 @@ class HttpServer:
     async def _administer(self, request: web.Request) -> web.StreamResponse:
         guard = self._guard(request)
 
-        def known() -> None:
-            guard.is_known = lambda: True
-
-        return await self._administration.handle(request, known)
+        return await self._administration.handle(request, guard.known)
 
     def _guard(self, request: web.Request) -> Guard:
         # One that was closed meanwhile guards nothing.

@@ -16,17 +16,13 @@ from typing import Final, Protocol
 
 from aiohttp import WSMsgType, web
 
-from bendybus.domain import limits
+from bendybus.frontend.core.quota.bounds import MESSAGE_FREE_BYTES, WEBSOCKET_BYTES_MAX
 from bendybus.frontend.listeners.amqp.client_connection import ClientConnection, Wire
 from bendybus.frontend.listeners.output_end import end_output
 
 PROTOCOLS: Final = ("AMQPWSB10", "amqp")
 # A pattern of aiohttp's routes.
 ROUTE: Final = r"/{_:(?i:(?:\$|%24)servicebus/websocket/?)}"
-# The largest WebSocket message. An AMQP frame may be split over several.
-MESSAGE_BYTES_MAX: Final = 4 * limits.MB
-# Of a message that is not complete, more is counted as incomplete deliveries are.
-FREE_BYTES: Final = 128 * limits.KB
 _CLOSE_S: Final = 2.0
 
 # Makes a connection; None: there are too many.
@@ -36,10 +32,12 @@ Admit = Callable[[Wire], ClientConnection | None]
 class Line(Protocol):
     """The TCP connection of a WebSocket; reports when it is written or lost."""
 
-    is_known: Callable[[], bool]
     written: Callable[[], None] | None
     lost: Callable[[], None] | None
     arrived: Callable[[int], bool] | None
+
+    def known(self, policy: str) -> None:
+        """Take note that the client has presented a valid token, of a policy."""
 
 
 async def serve(request: web.Request, admit: Admit, line: Line) -> web.StreamResponse:
@@ -47,8 +45,10 @@ async def serve(request: web.Request, admit: Admit, line: Line) -> web.StreamRes
     response = web.WebSocketResponse(
         protocols=PROTOCOLS,
         compress=False,
-        max_msg_size=MESSAGE_BYTES_MAX,
+        max_msg_size=WEBSOCKET_BYTES_MAX,
         timeout=_CLOSE_S,
+        # aiohttp answers as many pings at a time as have come.
+        autoping=False,
     )
     # Checked here, since aiohttp logs a warning for each client that offers others.
     wanted = request.headers.getall("Sec-WebSocket-Protocol", [])
@@ -60,6 +60,10 @@ async def serve(request: web.Request, admit: Admit, line: Line) -> web.StreamRes
     return response
 
 
+# The head of a ping or a pong of a client, with its mask.
+CONTROL_BYTES: Final = 6
+
+
 class WebSocketWire:
     """A WebSocket: the wire of a connection."""
 
@@ -67,6 +71,7 @@ class WebSocketWire:
         self._socket = socket
         self._transport = request.transport
         self._connection: ClientConnection | None = None
+        self._line: Line | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._wake = asyncio.Event()
@@ -80,9 +85,8 @@ class WebSocketWire:
         """Carry a connection until either side ends it."""
         self._connection = connection = admit(self)
         if connection is not None:
-            line.is_known = lambda: not connection.reading.stranger
             line.written, line.lost = self.line_written, self.lost
-            line.arrived = self.arrived
+            line.arrived, self._line = self.arrived, line
         if self._transport is not None:
             # `resume_writing` is called once all output is written, not earlier.
             self._transport.set_write_buffer_limits(high=0)
@@ -93,17 +97,28 @@ class WebSocketWire:
         try:
             await self._read(connection)
         finally:
+            # Further input is not read.
+            line.arrived = None
             self._complete(connection)
             connection.lost()
             writer.cancel()
 
     async def _read(self, connection: ClientConnection) -> None:
+        reading = connection.reading
         while not self._socket.closed:
             await self._reads.wait()
-            if self._lost and connection.reading.paused:
+            if self._lost and reading.paused:
                 # What it still sent would wait for a line that is gone.
                 return
             message = await self._socket.receive()
+            # STRICTLY needed: while messages wait, nothing above gives way to others.
+            await reading.own_turn()
+            if message.type in (WSMsgType.PING, WSMsgType.PONG):
+                # It may have come in the middle of a message, of which it is no part.
+                self._come_bytes = max(0, self._come_bytes - CONTROL_BYTES - len(message.data))
+                if message.type is WSMsgType.PING:
+                    await self._socket.pong(message.data)
+                continue
             self._complete(connection)
             if message.type is not WSMsgType.BINARY:
                 # Closed, or a text message, which the binding does not allow.
@@ -114,7 +129,7 @@ class WebSocketWire:
         """Take note of bytes of a message; return whether there is room for them."""
         connection = self._connection
         self._come_bytes += size_bytes
-        more = self._come_bytes - FREE_BYTES - self._reserved_bytes
+        more = self._come_bytes - MESSAGE_FREE_BYTES - self._reserved_bytes
         if self._lost or connection is None or connection.reading.stranger or more <= 0:
             return True
         if not connection.reserve(more):
@@ -127,6 +142,11 @@ class WebSocketWire:
         if self._reserved_bytes:
             connection.release(self._reserved_bytes)
         self._come_bytes = self._reserved_bytes = 0
+
+    def known(self, policy: str) -> None:
+        """Pass on that the client has presented a valid token, of a policy."""
+        if self._line is not None:
+            self._line.known(policy)
 
     def lost(self) -> None:
         """Take note that the line is gone, also while nothing is read of it."""
@@ -181,8 +201,9 @@ class WebSocketWire:
     def unwritten(self) -> int:
         """Return how many bytes wait to be written."""
         transport = self._transport
-        sent = 0 if transport is None else transport.get_write_buffer_size()
-        return self._waiting_bytes + sent
+        if transport is None or transport.is_closing():
+            return self._waiting_bytes
+        return self._waiting_bytes + transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         """Read nothing more until `resume_reading`, or the line is gone."""

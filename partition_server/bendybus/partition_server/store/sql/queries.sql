@@ -252,20 +252,21 @@ UPDATE session_messages SET state = ?
 WHERE slot = ? AND session_id = ? AND state = ? AND counter = ?
 
 -- session_rows --
--- What can be received of a session next.
+-- What is active in a session, what is past its time included.
 SELECT id, m.state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
     message_id, partition_key, m.session_id, payload, format, head, changed_properties,
     dead_letter_reason, dead_letter_error_description, dead_letter_source,
     enqueued_sequence_number, extra_bytes, hops
 FROM session_messages s CROSS JOIN messages m ON m.id = s.slot << 44 | s.counter
 WHERE s.slot = ? AND s.session_id = ? AND s.state = 0 AND s.counter > ?
-AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY s.counter LIMIT ?
+ORDER BY s.counter LIMIT ?
 
--- session_head --
--- The number of the first message of a session that can be received.
-SELECT s.counter FROM session_messages s CROSS JOIN messages m ON m.id = s.slot << 44 | s.counter
-WHERE s.slot = ? AND s.session_id = ? AND s.state = 0
-AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY s.counter LIMIT 1
+-- session_heads --
+-- When the first messages of a session expire.
+SELECT s.counter, expires_ms
+FROM session_messages s CROSS JOIN messages m ON m.id = s.slot << 44 | s.counter
+WHERE s.slot = ? AND s.session_id = ? AND s.state = 0 AND s.counter > ?
+ORDER BY s.counter LIMIT ?
 
 -- session_discover --
 -- Sessions of the messages that can be received, in the order of these.
@@ -283,11 +284,23 @@ FROM session_messages s CROSS JOIN messages m ON m.id = s.slot << 44 | s.counter
 WHERE s.slot = ? AND s.session_id = ? AND s.state = ? AND s.counter >= ?
 ORDER BY s.counter LIMIT ?
 
--- session_next_session --
--- The next session that has messages, by name; whether one of them is active.
-SELECT session_id, EXISTS (SELECT 1 FROM session_messages
-    WHERE slot = s.slot AND session_id = s.session_id AND state = 0)
-FROM session_messages s WHERE slot = ? AND session_id >= ? ORDER BY session_id LIMIT 1
+-- session_listed --
+-- Sessions that have messages or a state, by name; whether a message is active or there is a state.
+-- The first ?3 of each kind are looked at, one search of the index for each: they hold the first
+-- ?3 of all.
+WITH RECURSIVE with_messages(name) AS (
+    SELECT min(session_id) FROM session_messages WHERE slot = ?1 AND session_id >= ?2
+    UNION ALL
+    SELECT (SELECT min(session_id) FROM session_messages WHERE slot = ?1 AND session_id > name)
+    FROM with_messages WHERE name IS NOT NULL LIMIT ?3)
+SELECT name, max(wanted) FROM (
+    SELECT name, EXISTS (SELECT 1 FROM session_messages
+        WHERE slot = ?1 AND session_id = name AND state = 0) AS wanted
+    FROM with_messages WHERE name IS NOT NULL
+    UNION ALL
+    SELECT * FROM (SELECT session_id, 1 FROM session_states
+        WHERE slot = ?1 AND session_id >= ?2 ORDER BY session_id LIMIT ?3))
+GROUP BY name ORDER BY name LIMIT ?3
 
 -- session_with_state --
 -- Sessions that have a state, by name.

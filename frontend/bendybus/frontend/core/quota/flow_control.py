@@ -1,34 +1,27 @@
 """Flow control towards clients: how much one connection may make this front end hold.
 
-Counted are bytes of answers that the client has not read, lock tokens being settled, and frames of
-sends. All streams of a connection share its counts, so that a client that opens many streams or
-never reads gets no more than another one. All connections share a total as well: above it only
-those that have read nearly everything go on. Listeners of every protocol use this.
+It counts bytes of answers that the client has not read, lock tokens being settled, and frames of
+sends. All streams of one `FlowControl` share the counts of their connection, so that a client that
+opens many streams or never reads gets no more than another one. All connections share a total as
+well: above it only those that have read nearly everything go on. Listeners of every protocol use
+this.
 """
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Protocol
 
-from bendybus.domain import limits
 from bendybus.frontend.core.credit import Owner
-
-# Bytes handed over that the client has not taken off the wire; above this it gets no more.
-UNREAD_BYTES_MAX: Final = 16 * limits.MB
-# The same over all connections, and what each may leave unread also then.
-ALL_UNREAD_BYTES_MAX: Final = 128 * limits.MB
-UNREAD_BYTES_MIN: Final = 1 * limits.MB
-# Lock tokens whose settlement is under way or not answered; above this no frames are read.
-TOKENS_MAX: Final = 50_000
-# What a frame of settlements takes of that at least: its properties and texts have a size too.
-TOKENS_A_FRAME: Final = 50
-
-# Frames of sends under way; more wait a moment, and are refused as busy.
-FRAMES_MAX: Final = 512
-# A refusal costs as much as a send: so many a second are answered on one connection at most.
-REFUSALS_A_SECOND: Final = 200
-PACE_S: Final = 0.05
+from bendybus.frontend.core.quota.bounds import (
+    PACE_S,
+    REFUSALS_A_SECOND,
+    SEND_FRAMES,
+    TOKENS,
+    TOKENS_A_FRAME,
+    UNREAD,
+    UNREAD_MIN,
+)
 
 
 class Pausable(Protocol):
@@ -60,7 +53,7 @@ class ConnectionFlow:
         """Count what waits to be read."""
         self._unread_bytes += size_bytes
         self._total.unread_bytes += size_bytes
-        if self._unread_bytes >= UNREAD_BYTES_MIN and not self.paused and self.behind():
+        if self._unread_bytes >= UNREAD_MIN and not self.paused and self.behind():
             self.paused = True
             self._total.pause(self)
 
@@ -71,15 +64,15 @@ class ConnectionFlow:
         total.unread_bytes -= size_bytes
         if self.paused and not self.behind():
             self.go_on()
-        if total.unread_bytes < ALL_UNREAD_BYTES_MAX <= total.unread_bytes + size_bytes:
+        if total.unread_bytes < UNREAD.all <= total.unread_bytes + size_bytes:
             total.go_on()
 
     def behind(self) -> bool:
         """Whether so much is unread that there must not be more."""
-        if self._unread_bytes >= UNREAD_BYTES_MAX:
+        if self._unread_bytes >= UNREAD.connection:
             return True
-        crowded = self._total.unread_bytes >= ALL_UNREAD_BYTES_MAX
-        return crowded and self._unread_bytes >= UNREAD_BYTES_MIN
+        crowded = self._total.unread_bytes >= UNREAD.all
+        return crowded and self._unread_bytes >= UNREAD_MIN
 
     def go_on(self) -> None:
         """End the pause."""
@@ -97,9 +90,9 @@ class ConnectionFlow:
         """Wait until a frame may be taken, but not long; return whether it may."""
         while self.paused:
             await self.caught_up()
-        if self.frames >= FRAMES_MAX:
+        if self.frames >= SEND_FRAMES.connection:
             await self.pace()
-        return self.frames < FRAMES_MAX
+        return self.frames < SEND_FRAMES.connection
 
     async def pace(self) -> None:
         """Let time pass before a frame is refused; the more of them wait, the longer."""
@@ -121,7 +114,7 @@ class ConnectionFlow:
     async def take_tokens(self, count: int) -> int:
         """Wait until so many tokens may be settled; return what to give back when answered."""
         taken = max(count, TOKENS_A_FRAME)
-        while self._tokens and self._tokens + taken > TOKENS_MAX:
+        while self._tokens and self._tokens + taken > TOKENS.connection:
             self._room.clear()
             await self._room.wait()
         self._tokens += taken
@@ -177,7 +170,7 @@ class FlowControl:
     def __init__(self, source: Pausable | None = None) -> None:
         self._source = source
         self._connections: dict[Owner, tuple[ConnectionFlow, int]] = {}
-        # Of all; from ALL_UNREAD_BYTES_MAX on, only connections that have read nearly all go on.
+        # The total; from UNREAD.all on, only connections that have read nearly all go on.
         self.unread_bytes = 0
         # In order.
         self._paused: dict[ConnectionFlow, None] = {}

@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from bendybus.frontend.core import flow_control
-from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
 from bendybus.frontend.core.lease import SessionLease
+from bendybus.frontend.core.quota.bounds import (
+    REFUSALS_A_SECOND,
+    TOKENS,
+    TOKENS_A_FRAME,
+    UNREAD,
+    UNREAD_MIN,
+)
+from bendybus.frontend.core.quota.flow_control import FlowControl, StreamFlow
 from bendybus.frontend.listeners import receiver_stream
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2
@@ -34,7 +40,7 @@ async def test_receivers_of_a_connection_share_the_bytes_that_it_may_leave_unrea
     made: Any = source
     flows = FlowControl(made)
     with flows.of("ipv4:a") as first, flows.of("ipv4:a") as second, flows.of("ipv4:b") as other:
-        half = flow_control.UNREAD_BYTES_MAX // 2
+        half = UNREAD.connection // 2
         first.handed(half)
         other.handed(half)
         assert not source.paused
@@ -49,14 +55,14 @@ async def test_receivers_of_a_connection_share_the_bytes_that_it_may_leave_unrea
 async def test_a_client_that_never_reads_gets_a_bounded_number_of_tokens_settled() -> None:
     made: Any = Source()
     with FlowControl(made).of("ipv4:a") as account:
-        taken = [await account.take_tokens(5_000) for _ in range(flow_control.TOKENS_MAX // 5_000)]
+        taken = [await account.take_tokens(5_000) for _ in range(TOKENS.connection // 5_000)]
         waiting = asyncio.ensure_future(account.take_tokens(1))
         await asyncio.sleep(0)
         assert not waiting.done()
 
         account.give_tokens(taken.pop())
 
-        assert await waiting == flow_control.TOKENS_A_FRAME
+        assert await waiting == TOKENS_A_FRAME
 
 
 def test_a_delivery_that_waited_to_be_written_leaves_out_locks_that_ended() -> None:
@@ -79,7 +85,7 @@ async def test_a_delivery_that_waited_has_the_lock_of_its_session_as_it_is_then(
         frame = receiver_pb2.ReceiveStreamResponse()
         frame.delivery.batches.append(batch)
         with FlowControl().of("ipv4:a") as account:
-            made = receiver_stream.Answers(lambda: False, StreamFlow(account), merges=False)
+            made = receiver_stream.Answers(lambda: False, StreamFlow(account))
             made.put(receiver_stream.Answer(frame, 1, put_ms=now - 5_000, lease=lease))
             lease.heard(renewed_ms, now)
             written, _ = await anext(made.written())
@@ -92,17 +98,17 @@ async def test_a_delivery_that_waited_has_the_lock_of_its_session_as_it_is_then(
 async def test_connections_together_leave_a_bounded_number_of_bytes_unread() -> None:
     source = Source()
     flows = FlowControl(source)
-    part = flow_control.UNREAD_BYTES_MAX - 1
+    part = UNREAD.connection - 1
     with contextlib.ExitStack() as stack:
-        count = flow_control.ALL_UNREAD_BYTES_MAX // part + 1
+        count = UNREAD.all // part + 1
         behind = [stack.enter_context(flows.of(f"ipv4:{n}")) for n in range(count)]
         reader, late = (stack.enter_context(flows.of(name)) for name in ("reads", "late"))
         for account in behind:
             account.handed(part)
         assert source.paused == {behind[-1].owner}
 
-        reader.handed(flow_control.UNREAD_BYTES_MIN - 1)
-        late.handed(flow_control.UNREAD_BYTES_MIN)
+        reader.handed(UNREAD_MIN - 1)
+        late.handed(UNREAD_MIN)
 
         assert source.paused == {behind[-1].owner, "late"}
         for account in behind[:2]:
@@ -112,7 +118,7 @@ async def test_connections_together_leave_a_bounded_number_of_bytes_unread() -> 
 
 async def test_a_connection_that_catches_up_is_read_from_again() -> None:
     with FlowControl().of("ipv4:a") as account, account.stream() as share:
-        share.handed(flow_control.UNREAD_BYTES_MAX)
+        share.handed(UNREAD.connection)
         waiting = asyncio.ensure_future(account.caught_up())
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -125,10 +131,10 @@ async def test_a_connection_that_catches_up_is_read_from_again() -> None:
 async def test_what_a_stream_leaves_unread_ends_with_it() -> None:
     with FlowControl().of("ipv4:a") as account:
         with account.stream() as share:
-            share.handed(flow_control.UNREAD_BYTES_MAX)
+            share.handed(UNREAD.connection)
         assert not account.paused
 
-        share.handed(flow_control.UNREAD_BYTES_MAX)
+        share.handed(UNREAD.connection)
 
         assert not account.paused
 
@@ -141,4 +147,4 @@ async def test_refusals_of_a_connection_are_bounded_in_rate() -> None:
         await asyncio.gather(*waiting)
 
         took_s = asyncio.get_running_loop().time() - began_s
-        assert took_s >= 200 / flow_control.REFUSALS_A_SECOND
+        assert took_s >= 200 / REFUSALS_A_SECOND

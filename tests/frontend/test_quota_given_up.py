@@ -2,15 +2,16 @@
 
 import asyncio
 import random
-from collections.abc import Iterable
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from bendybus.domain import errors
-from bendybus.frontend.core.call_ledger import Bounds, CallLedger, Holder, Room
+from bendybus.frontend.core.quota.bounds import Bounds
+from bendybus.frontend.core.quota.quota import Quota
+from bendybus.frontend.core.quota.room import Holder, Room
 from bendybus.frontend.listeners import call_gate
-from tests.frontend.test_call_ledger import call
+from tests.frontend.test_quota_room import call
 
 A, OTHER = Holder("a", "p"), Holder("c", "q")
 
@@ -47,7 +48,7 @@ async def test_calls_that_gave_up_are_not_kept() -> None:
 
 @pytest.mark.requirement("R450")
 async def test_a_receive_that_was_refused_lets_smaller_ones_of_its_connection_pass() -> None:
-    ledger = CallLedger()
+    ledger = Quota()
     with call(ledger) as long, call(ledger) as large, call(ledger) as small:
         await long.room_for_answer(20 << 20, 60.0)
         with pytest.raises(errors.ServerBusy):
@@ -56,32 +57,28 @@ async def test_a_receive_that_was_refused_lets_smaller_ones_of_its_connection_pa
         assert ledger.receives.held == 21 << 20
 
 
-class Looks(Room):
-    """Counts how often a call is compared with the room that there is."""
-
-    looks = 0
-
-    def _fits(self, levels: Iterable[tuple[Any, int]], size_bytes: int) -> bool:
-        self.looks += 1
-        return super()._fits(tuple(levels), size_bytes)
-
-
 @pytest.mark.requirement("R451")
-async def test_connections_of_one_policy_that_wait_cost_calls_of_others_nothing() -> None:
-    room = Looks(Bounds(10, 20, 40))
+async def test_connections_of_one_policy_that_wait_cost_calls_of_others_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room, looks = Room(Bounds(10, 20, 40)), Mock()
+    # How often what is held is compared with bounds.
+    for name in ("has", "_fits_own"):
+        looks.attach_mock(Mock(wraps=getattr(room, name)), name)
+        monkeypatch.setattr(room, name, getattr(looks, name))
     for name in ("x", "y"):
         await room.wait(Holder(name, "p"), 10)
     waiting = [asyncio.ensure_future(room.wait(Holder(at, "p"), 5)) for at in range(500)]
     await asyncio.sleep(0)
 
-    room.looks = 0
+    looks.reset_mock()
     await room.wait(OTHER, 5)
     room.give(OTHER, 5)
-    assert room.looks < 10
+    assert len(looks.mock_calls) < 10
 
-    room.looks = 0
+    looks.reset_mock()
     room.give(Holder("x", "p"), 5)
-    assert room.looks < 10
+    assert len(looks.mock_calls) < 10
     for each in waiting:
         each.cancel()
     results = await asyncio.gather(*waiting, return_exceptions=True)
@@ -127,11 +124,11 @@ async def test_a_small_answer_that_is_not_taken_gives_its_place_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(call_gate, "ANSWER_S", 0.05)
-    ledger = CallLedger()
+    ledger = Quota()
     async with asyncio.timeout(5):
         with call(ledger, takes=False) as made:
             await made.room_for_answer(0)
             with pytest.raises(errors.ServiceTimeout, match="was not read"):
                 await made.write(b"x")
 
-    assert ledger.places.taken == 0
+    assert ledger.calls.held == 0

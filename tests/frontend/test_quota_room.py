@@ -5,10 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
 import pytest
 
 from bendybus.domain import errors
-from bendybus.frontend.core.call_ledger import Bounds, CallLedger, Holder, Places, Room
+from bendybus.frontend.core.quota.bounds import Bounds, share
+from bendybus.frontend.core.quota.quota import Quota
+from bendybus.frontend.core.quota.room import Holder, Room
 from bendybus.frontend.listeners import call_gate
 from bendybus.frontend.listeners.call_gate import UnaryCall
 
@@ -40,6 +43,14 @@ def test_what_is_larger_than_a_bound_passes_alone() -> None:
     room.give(A, 100)
     assert room.take(OTHER, 1)
     assert not room.take(OTHER, 100)
+
+
+@pytest.mark.requirement("R635")
+def test_nothing_is_counted_for_who_takes_nothing() -> None:
+    room = Room(Bounds(10, 10, 10))
+
+    assert room.hold(A, 0, "busy")
+    assert not any((room._connections, room._policies, room._entities))
 
 
 async def test_those_who_wait_are_served_in_order_and_leave_nothing() -> None:
@@ -116,7 +127,7 @@ class Context:
         self.written.append(data)
 
 
-def call(ledger: CallLedger, *, takes: bool = True) -> UnaryCall:
+def call(ledger: Quota, *, takes: bool = True) -> UnaryCall:
     """Return a call."""
     context: Any = Context(takes=takes)
     return UnaryCall(ledger, context, "p")
@@ -130,12 +141,19 @@ async def sent(*requests: bytes, after_s: float = 0.0) -> AsyncIterator[bytes]:
 
 
 async def test_a_request_that_is_there_costs_its_bytes_until_it_is_answered() -> None:
-    ledger = CallLedger()
+    ledger = Quota()
     with call(ledger) as made:
-        assert await made.read(sent(b"x" * 5_000), 1 << 20) == b"x" * 5_000
+        assert await read(made, sent(b"x" * 5_000), 1 << 20) == b"x" * 5_000
         assert ledger.requests.held == 5_000
         await made.write(b"")
         assert ledger.requests.held == 0
+
+
+async def read(made: UnaryCall, requests: AsyncIterator[bytes], bytes_max: int) -> bytes:
+    """Return the request that a call reads."""
+    context: Any = made._context
+    context.read = lambda: anext(requests, grpc.aio.EOF)
+    return await made.read(bytes_max)
 
 
 @pytest.fixture
@@ -149,30 +167,30 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 async def test_a_slow_request_takes_room_for_the_largest_and_others_are_refused() -> None:
-    ledger = CallLedger()
+    ledger = Quota()
     with call(ledger) as slow, call(ledger) as other:
-        reading = asyncio.ensure_future(slow.read(sent(b"late", after_s=0.05), 100 << 20))
+        reading = asyncio.ensure_future(read(slow, sent(b"late", after_s=0.05), 100 << 20))
         await asyncio.sleep(0.02)
         assert ledger.requests.held == 100 << 20
         with pytest.raises(errors.ServerBusy, match="large or slow requests"):
-            await other.read(sent(b"late", after_s=1), 100 << 20)
+            await read(other, sent(b"late", after_s=1), 100 << 20)
         assert await reading == b"late"
         assert ledger.requests.held == 0
 
 
 @pytest.mark.usefixtures("quick")
 async def test_a_request_that_does_not_come_ends_its_call() -> None:
-    ledger = CallLedger()
+    ledger = Quota()
     with pytest.raises(errors.ServiceTimeout, match="was not received"), call(ledger) as made:
-        await made.read(sent(b"late", after_s=1), 1 << 20)
-    with pytest.raises(errors.InvalidArgument, match="there is none"), call(ledger) as made:
-        await made.read(sent(), 1 << 20)
+        await read(made, sent(b"late", after_s=1), 1 << 20)
+    with pytest.raises(errors.InvalidArgument, match="is missing"), call(ledger) as made:
+        await read(made, sent(), 1 << 20)
     assert ledger.requests.held == 0
 
 
 @pytest.mark.usefixtures("quick")
 async def test_an_answer_that_is_not_taken_ends_its_call() -> None:
-    ledger = CallLedger()
+    ledger = Quota()
     with call(ledger, takes=False) as made:
         await made.room_for_answer(1 << 20)
         assert ledger.answers.held == 1 << 20
@@ -185,7 +203,7 @@ async def test_an_answer_that_is_not_taken_ends_its_call() -> None:
 @pytest.mark.requirement("R430")
 @pytest.mark.usefixtures("quick")
 async def test_a_receive_that_gets_no_room_in_its_wait_is_refused_and_keeps_no_other_call() -> None:
-    ledger = CallLedger()
+    ledger = Quota()
     with call(ledger) as first, call(ledger) as second, call(ledger) as peek:
         await first.room_for_answer(32 << 20, 60.0)
         with pytest.raises(errors.ServerBusy, match="not read yet"):
@@ -199,7 +217,7 @@ async def test_a_receive_that_gets_no_room_in_its_wait_is_refused_and_keeps_no_o
 
 @pytest.mark.requirement("R430")
 async def test_an_answer_that_is_made_holds_what_it_is_not_what_it_might_have_been() -> None:
-    ledger, held = CallLedger(), []
+    ledger, held = Quota(), []
     made = call(ledger)
 
     async def write(_: bytes) -> None:
@@ -217,16 +235,35 @@ async def test_an_answer_that_is_made_holds_what_it_is_not_what_it_might_have_be
 
 @pytest.mark.requirement("R434")
 def test_calls_of_one_policy_leave_places_to_others() -> None:
-    ledger = CallLedger()
-    ledger.places = Places(20)
+    ledger = Quota()
+    ledger.calls.use(Bounds(20, share(20), 20))
     with contextlib.ExitStack() as stack:
         for _ in range(18):
             stack.enter_context(call(ledger))
         with pytest.raises(errors.ServerBusy, match="of this policy"), call(ledger):
             pass
-        assert ledger.places.take("other")
-        ledger.places.give("other")
-    assert ledger.places.taken == 0
-    # Where there are no policies, all callers are equal.
-    assert all(ledger.places.take("") for _ in range(20))
-    assert not ledger.places.take("")
+        assert ledger.calls.take(OTHER, 1)
+        ledger.calls.give(OTHER, 1)
+    assert ledger.calls.held == 0
+
+
+@pytest.mark.requirement("R434")
+def test_where_there_are_no_policies_all_callers_are_equal() -> None:
+    room = Room(Bounds(20, share(20), 20), by_policy=False)
+
+    assert all(room.take(Holder("a", ""), 1) for _ in range(20))
+    assert not room.take(Holder("a", ""), 1)
+
+
+@pytest.mark.requirement("R635")
+def test_one_entity_leaves_room_to_others() -> None:
+    room = Room(Bounds(100, 100, 100, entity=60))
+
+    assert room.take(A, 50, "busy")
+    assert not room.take(OTHER, 20, "busy")
+    assert room.take(OTHER, 20, "other")
+    room.give(A, 50, "busy")
+    assert room.take(OTHER, 20, "busy")
+    room.give(OTHER, 20, "busy")
+    room.give(OTHER, 20, "other")
+    assert not any((room.held, room._connections, room._policies, room._entities))
