@@ -90,6 +90,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name what fails at once: a run that is ended from outside prints no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = crash.message.partition("\n")[0] if crash else ""
+        print(f"\nfailed at {report.when}: {report.nodeid} {why}", flush=True)
+
+
 def _uses_official_sdk(request: pytest.FixtureRequest) -> bool:
     path = request.path.as_posix()
     return "azure.servicebus" in sys.modules and any(each in path for each in OFFICIAL)

@@ -1,7 +1,6 @@
 """Turns of connections: none keeps others waiting until all of its input is processed."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,24 @@ from tests.frontend.amqp_listening import KEY, POLICY, Listening
 from tests.integration.raw_amqp import SENDER
 
 
+class Clock:
+    """A clock that goes on by what steps take."""
+
+    def __init__(self) -> None:
+        self.now_s = 1.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 class Line:
-    """A connection: reading a piece takes 3 ms."""
+    """A connection: reading a piece takes 3 ms of the clock of its turns."""
 
     def __init__(self, name: str, turns: Turns, log: list[str]) -> None:
+        assert isinstance(turns.clock, Clock)
         self.name = name
         self._log = log
+        self._clock = turns.clock
         self.read = bytearray()
         self.paused = False
         self.waits = False
@@ -32,7 +43,7 @@ class Line:
     def _take(self, data: bytes) -> bool:
         self._log.append(self.name)
         self.read += data
-        time.sleep(0.003)
+        self._clock.now_s += 0.003
         return False
 
     def pause_reading(self) -> None:
@@ -50,7 +61,7 @@ def test_connections_read_in_turns_of_some_milliseconds(
 
     async def run() -> list[str]:
         log: list[str] = []
-        turns = Turns()
+        turns = Turns(Clock())
         one, other = Line("a", turns, log), Line("b", turns, log)
         one.reading.received(data)
         other.reading.received(data)
@@ -58,7 +69,7 @@ def test_connections_read_in_turns_of_some_milliseconds(
         assert other.paused
         assert len(log) <= 3
         one.reading.received(b"more")
-        await asyncio.sleep(0.2)
+        await all_read([one, other])
         assert not one.paused
         assert not other.paused
         assert bytes(one.read) == data + b"more"
@@ -72,7 +83,7 @@ def test_connections_read_in_turns_of_some_milliseconds(
 
 
 async def test_nothing_is_read_while_too_much_waits() -> None:
-    line = Line("a", Turns(), [])
+    line = Line("a", Turns(Clock()), [])
     line.waits = True
     line.reading.received(b"x" * 10)
     line.reading.received(b"y" * 10)
@@ -101,7 +112,7 @@ async def test_what_many_strangers_send_at_once_is_read_bit_by_bit_and_the_known
     None
 ):
     log: list[str] = []
-    turns = Turns()
+    turns = Turns(Clock())
     strangers = [Line("stranger", turns, log) for _ in range(20)]
     for each in strangers:
         each.reading.stranger = True
@@ -123,7 +134,7 @@ async def test_what_many_strangers_send_at_once_is_read_bit_by_bit_and_the_known
 
 async def test_neither_known_clients_nor_strangers_wait_for_all_of_the_others() -> None:
     log: list[str] = []
-    turns = Turns()
+    turns = Turns(Clock())
     lines = [Line(name, turns, log) for name in ("known", "stranger") for _ in range(5)]
     for each in lines:
         each.reading.stranger = each.name == "stranger"
@@ -219,16 +230,6 @@ async def until(done: Callable[[], bool]) -> None:
     raise AssertionError("it does not come")
 
 
-class Clock:
-    """A clock that goes on by what steps take."""
-
-    def __init__(self) -> None:
-        self.now_s = 1.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.mark.requirement("R633")
 async def test_a_request_is_done_in_turns_of_its_connection() -> None:
     clock, done = Clock(), list[str]()
@@ -257,7 +258,7 @@ async def test_a_request_is_done_in_turns_of_its_connection() -> None:
 @pytest.mark.requirement("R636")
 async def test_policies_have_turns_one_after_the_other_however_many_connections_each_has() -> None:
     log: list[str] = []
-    turns = Turns()
+    turns = Turns(Clock())
     lines = [Line("greedy", turns, log) for _ in range(10)] + [Line("other", turns, log)]
     for each in lines:
         each.reading.policy = each.name
@@ -265,7 +266,7 @@ async def test_policies_have_turns_one_after_the_other_however_many_connections_
     # The first of them uses up the time of its iteration.
     for each in lines:
         each.reading.received(bytes(2 * PIECE_BYTES))
-    await asyncio.sleep(0.2)
+    await all_read(lines)
 
     assert log.index("other") <= 4
     assert len(log) == 22
@@ -274,7 +275,7 @@ async def test_policies_have_turns_one_after_the_other_however_many_connections_
 @pytest.mark.requirement("R636")
 async def test_small_inputs_of_many_known_clients_share_ten_turns() -> None:
     log: list[str] = []
-    turns = Turns()
+    turns = Turns(Clock())
     lines = [Line(str(number), turns, log) for number in range(40)]
 
     for each in lines:
@@ -304,7 +305,7 @@ def test_what_a_connection_holds_and_its_turns_count_for_its_policy(tmp_path: Pa
 @pytest.mark.requirement("R636")
 async def test_an_error_in_one_turn_takes_no_turn_from_others() -> None:
     log: list[str] = []
-    turns = Turns()
+    turns = Turns(Clock())
     broken, other = Line("broken", turns, log), Line("other", turns, log)
     broken.reading._take = lambda _: bool(1 // 0)
     said: list[str] = []
@@ -316,7 +317,7 @@ async def test_an_error_in_one_turn_takes_no_turn_from_others() -> None:
         each.reading._pause()
         each.reading.received(bytes(2 * PIECE_BYTES))
         each.reading.go_on()
-    await asyncio.sleep(0.1)
+    await until(lambda: not other.paused)
 
     assert said == ["integer division or modulo by zero"]
     assert len(log) == 2
