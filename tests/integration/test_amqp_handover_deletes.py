@@ -51,8 +51,11 @@ class Program:
         self._receives.set()
 
     def end(self) -> None:
-        """Wait until the last receive is over."""
-        self._threads[1].join()
+        """Wait until the last send and receive are over."""
+        self._sends.set()
+        self._receives.set()
+        for thread in self._threads:
+            thread.join()
 
     def _send(self) -> None:
         # Each of the two has a connection of its own, as programs of their own have.
@@ -81,17 +84,18 @@ class Program:
 
 def test_a_program_gets_every_message_that_was_deleted_for_it(tmp_path: Path) -> None:
     bus = ReplacedBus(tmp_path)
+    programs: list[Program] = []
     try:
         bus.create_queues(QUEUES)
-        programs = [Program(bus.connection_string, queue) for queue in QUEUES]
+        programs += [Program(bus.connection_string, queue) for queue in QUEUES]
         for _ in range(REPLACEMENTS):
             time.sleep(1)
             bus.replace_front_end()
         for program in programs:
             program.finish()
+    finally:
         for program in programs:
             program.end()
-    finally:
         bus.end()
 
     assert [each.lost for each in programs] == [set(), set(), set()]
