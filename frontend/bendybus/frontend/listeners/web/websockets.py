@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSMessage, WSMsgType, web
 
 from bendybus.frontend.core.quota.bounds import MESSAGE_FREE_BYTES, WEBSOCKET_BYTES_MAX
 from bendybus.frontend.listeners.amqp.client_connection import ClientConnection, Wire
@@ -60,8 +60,15 @@ async def serve(request: web.Request, admit: Admit, line: Line) -> web.StreamRes
     return response
 
 
-# The head of a ping or a pong of a client, with its mask.
-CONTROL_BYTES: Final = 6
+# The head of a frame of a client, with its mask; and by how much it is longer for a frame of so
+# many bytes.
+HEAD_BYTES: Final = 6
+_LONGER: Final = ((126, 2), (65_536, 6))
+
+
+def head_bytes(size_bytes: int) -> int:
+    """Return the size of the head of a client's frame with so many bytes. Source: RFC 6455, 5.2."""
+    return HEAD_BYTES + sum(more for least, more in _LONGER if size_bytes >= least)
 
 
 class WebSocketWire:
@@ -78,8 +85,9 @@ class WebSocketWire:
         self._reads = asyncio.Event()
         self._reads.set()
         self._closing = self._ending = self._lost = False
-        # Of the message that is coming: what has come, and what of it is reserved.
-        self._come_bytes = self._reserved_bytes = 0
+        # Of messages that are not taken yet: what has come, what of it is reserved, and how often
+        # something came.
+        self._come_bytes = self._reserved_bytes = self._arrivals = 0
 
     async def serve(self, admit: Admit, line: Line) -> None:
         """Carry a connection until either side ends it."""
@@ -99,7 +107,7 @@ class WebSocketWire:
         finally:
             # Further input is not read.
             line.arrived = None
-            self._complete(connection)
+            self._release(connection, 0)
             connection.lost()
             writer.cancel()
 
@@ -110,25 +118,36 @@ class WebSocketWire:
             if self._lost and reading.paused:
                 # What it still sent would wait for a line that is gone.
                 return
+            arrivals = self._arrivals
             message = await self._socket.receive()
+            self._taken(connection, message, waited=self._arrivals != arrivals)
             # STRICTLY needed: while messages wait, nothing above gives way to others.
             await reading.own_turn()
-            if message.type in (WSMsgType.PING, WSMsgType.PONG):
-                # It may have come in the middle of a message, of which it is no part.
-                self._come_bytes = max(0, self._come_bytes - CONTROL_BYTES - len(message.data))
-                if message.type is WSMsgType.PING:
-                    await self._socket.pong(message.data)
-                continue
-            self._complete(connection)
-            if message.type is not WSMsgType.BINARY:
+            if message.type is WSMsgType.PING:
+                await self._socket.pong(message.data)
+            elif message.type is WSMsgType.BINARY:
+                connection.received(message.data)
+            elif message.type is not WSMsgType.PONG:
                 # Closed, or a text message, which the binding does not allow.
                 return
-            connection.received(message.data)
+
+    def _taken(self, connection: ClientConnection, message: WSMessage, *, waited: bool) -> None:
+        """Take note that a message is taken; `waited`: none was there, until something came."""
+        is_control = message.type in (WSMsgType.PING, WSMsgType.PONG)
+        if is_control or not waited:
+            # It may have come in the middle of a message, or others may be there behind it.
+            size_bytes = len(message.data) if isinstance(message.data, bytes | str) else 0
+            left = self._come_bytes - size_bytes - head_bytes(size_bytes)
+        else:
+            # What is left is the beginning of the next one, of the same read.
+            left = 0
+        self._release(connection, max(0, left))
 
     def arrived(self, size_bytes: int) -> bool:
         """Take note of bytes of a message; return whether there is room for them."""
         connection = self._connection
         self._come_bytes += size_bytes
+        self._arrivals += 1
         more = self._come_bytes - MESSAGE_FREE_BYTES - self._reserved_bytes
         if self._lost or connection is None or connection.reading.stranger or more <= 0:
             return True
@@ -137,11 +156,13 @@ class WebSocketWire:
         self._reserved_bytes += more
         return True
 
-    def _complete(self, connection: ClientConnection) -> None:
-        """Give back the room of a message, which is complete, or will never be."""
-        if self._reserved_bytes:
-            connection.release(self._reserved_bytes)
-        self._come_bytes = self._reserved_bytes = 0
+    def _release(self, connection: ClientConnection, come_bytes: int) -> None:
+        """Give back the room of what is taken: so much has come of what is not."""
+        self._come_bytes = come_bytes
+        surplus = self._reserved_bytes - max(0, come_bytes - MESSAGE_FREE_BYTES)
+        if surplus > 0:
+            self._reserved_bytes -= surplus
+            connection.release(surplus)
 
     def known(self, policy: str) -> None:
         """Pass on that the client has presented a valid token, of a policy."""
@@ -157,10 +178,8 @@ class WebSocketWire:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            waiting, self._waiting = self._waiting, []
             try:
-                if waiting:
-                    await self._socket.send_bytes(b"".join(waiting))
+                await self._send()
             except ConnectionError:
                 return
             self._waiting_bytes = sum(map(len, self._waiting))
@@ -173,6 +192,12 @@ class WebSocketWire:
             if self._closing:
                 await self._socket.close()
                 return
+
+    async def _send(self) -> None:
+        # Not in `_write`, which would keep it until something else is written.
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            await self._socket.send_bytes(b"".join(waiting))
 
     def _end(self) -> bool:
         """End the output, if all is written; else `line_written` is called when it is."""
