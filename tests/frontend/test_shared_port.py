@@ -310,6 +310,7 @@ async def test_strangers_of_grpc_make_room_and_who_is_known_stays() -> None:
 def test_files_are_counted_for_all_that_may_listen() -> None:
     """A client of gRPC at a shared port takes three: two are ends of the connection behind it."""
     assert beside_grpc.files_each(Settings()) == 1
-    assert beside_grpc.files_each(Settings(amqp_listen="x", amqps_listen="x")) == 2
+    assert beside_grpc.files_each(Settings(amqp_listen="x", amqps_listen="x")) == 3
     assert beside_grpc.files_each(Settings(http_listen="x")) == 3
+    assert beside_grpc.files_each(Settings(http_listen="x", tls_directory="x")) == 4
     assert beside_grpc.files_each(Settings(amqp_listen="x", shared_listen=("x", "y"))) == 3 + 2 * 4

@@ -19,16 +19,17 @@ _STATM: Final = Path("/proc/self/statm")
 
 async def give_back() -> None:
     """Look every few seconds whether there is much to give back, until cancelled."""
-    trim = _trimmer()
-    if trim is None or not _STATM.exists():
+    trim, least = _trimmer(), _pages()
+    if trim is None or least is None:
         return
-    least = _pages()
     while True:
         await asyncio.sleep(EVERY_S)
-        if _pages() > least + GROWN_PAGES:
+        pages = _pages()
+        if pages is not None and pages > least + GROWN_PAGES:
             # Not on the loop: it takes some milliseconds for each 100 MB.
             await asyncio.to_thread(trim, 0)
-        least = min(least, _pages())
+            pages = _pages()
+        least = least if pages is None else min(least, pages)
 
 
 def trim() -> None:
@@ -39,8 +40,9 @@ def trim() -> None:
 
 
 def resident_bytes() -> int | None:
-    """Return how much of this process is in memory; None where the system does not tell."""
-    return _pages() * resource.getpagesize() if _STATM.exists() else None
+    """Return how much of this process is in memory; None if that cannot be read."""
+    pages = _pages()
+    return None if pages is None else pages * resource.getpagesize()
 
 
 def _trimmer() -> Callable[[int], int] | None:
@@ -51,6 +53,12 @@ def _trimmer() -> Callable[[int], int] | None:
     return found
 
 
-def _pages() -> int:
-    """Return the pages of this process that are in memory."""
-    return int(_STATM.read_text("ascii").split()[1])
+def _pages() -> int | None:
+    """Return the pages of this process that are in memory.
+
+    None where the system does not tell, and while this process may open no further file.
+    """
+    try:
+        return int(_STATM.read_text("ascii").split()[1])
+    except OSError:
+        return None

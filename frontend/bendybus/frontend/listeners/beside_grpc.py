@@ -25,12 +25,14 @@ _SHARED_FILES: Final = 1 + 3
 def files_each(settings: Settings) -> int:
     """Return how many files a front end may have open for each of `max_connections`.
 
-    Each protocol may have so many connections, and so may each shared port.
+    Each protocol may have so many connections, and so may each shared port; and so many may be in
+    their handshake at each port with TLS.
     """
     shared = len(settings.shared_listen)
     amqp = any((settings.amqp_listen, settings.amqps_listen, settings.http_listen, shared))
     http = any((settings.http_listen, shared))
-    return 1 + amqp + http + _SHARED_FILES * shared
+    tls_ports = [settings.amqps_listen, settings.tls_directory and settings.http_listen]
+    return 1 + amqp + http + sum(map(bool, tls_ports)) + _SHARED_FILES * shared
 
 
 class BesideGrpc:

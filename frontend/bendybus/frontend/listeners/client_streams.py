@@ -311,7 +311,8 @@ async def watch_memory(
         await asyncio.sleep(CHECK_S)
         if streams.pressed:
             await asyncio.to_thread(memory.trim)
-        resident, now_s = memory.resident_bytes() or 0, time.monotonic()
+        found, now_s = memory.resident_bytes(), time.monotonic()
+        resident = resident if found is None else found
         if guard.look(resident, accounted_bytes(), now_s, streams.idle_bytes()):
             whose = guard.whose(streams.silent(SILENT_S, now_s), now_s)
             moved = streams.move_silent(SILENT_S, now_s, whose)

@@ -19,6 +19,7 @@ from typing import Final, cast
 
 from bendybus.frontend.core.quota.bounds import SPLICED_BYTES, SPLICED_UNTAKEN_S
 from bendybus.frontend.core.quota.doors import Doors
+from bendybus.frontend.listeners.accepting import Accepting, Factory
 
 AMQP: Final = b"AMQP"
 HTTP2: Final = b"PRI "
@@ -26,11 +27,8 @@ _TLS: Final = 0x16
 _FIRST_BYTES: Final = 4
 # What one read takes before it is known who reads it.
 _READ_BYTES: Final = 4 * 1024
-_BACKLOG: Final = 1_024
 # HTTP/1 first: a client that offers both, as Go's does, wants administration. gRPC offers h2 only.
 ALPN: Final = ("http/1.1", "h2")
-
-Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class SharedPort:
@@ -59,91 +57,46 @@ class SharedPort:
         self.known_s = known_s
         self.untaken_s = untaken_s
         self.strangers = {} if strangers is None else strangers
-        self._socket: socket.socket | None = None
         self._tls: ssl.SSLContext | None = None
-        self._accepting: asyncio.Task[None] | None = None
         # Those of which it is not known yet what they speak, and those of gRPC.
-        self._unknown: Doors[asyncio.Task[None] | Chooser] = Doors(connections_max, 1)
+        self._accepting = Accepting(self._begin, connections_max=connections_max)
         self._spliced: Doors[Spliced] = Doors(connections_max)
 
     async def open(self, address: str, tls: ssl.SSLContext | None) -> int:
         """Listen at HOST:PORT; return the port."""
-        host, _, port = address.rpartition(":")
-        loop = asyncio.get_running_loop()
-        [found, *_] = await loop.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        self._socket = made = socket.socket(found[0], socket.SOCK_STREAM)
-        try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.setblocking(False)
-            made.bind(found[4])
-            made.listen(_BACKLOG)
-        except OSError:
-            made.close()
-            raise
         self._tls = tls
-        self._accepting = loop.create_task(self._accept(made), name="shared-port")
-        number: int = made.getsockname()[1]
-        return number
+        return await self._accepting.open(address)
 
     def stop_listening(self) -> None:
         """Accept no more connections."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-        if self._socket is not None:
-            self._socket.close()
+        self._accepting.stop_listening()
 
     async def close(self) -> None:
         """End what is not known yet; gRPC ends its own connections."""
-        while self._unknown:
-            self._unknown.end_oldest()
-
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listening)
-            except OSError:
-                # No file is left for it, or it is gone already: others may still come.
-                await asyncio.sleep(0.05)
-                continue
-            self._unknown.room()
-            task = loop.create_task(self._begin(accepted), name="shared-port-connection")
-            self._unknown.enter(task, task.cancel)
-            task.add_done_callback(self.known)
+        self._accepting.end_unknown()
 
     async def _begin(self, accepted: socket.socket) -> None:
         """Find out whether a client begins with TLS, and hand its connection on."""
-        loop = asyncio.get_running_loop()
-        try:
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            async with asyncio.timeout(self.known_s):
-                first = await _peek(accepted)
-            tls = self._tls if first == _TLS else None
-            if first is None or (first == _TLS and tls is None):
-                accepted.close()
-                return
-            await loop.connect_accepted_socket(
-                lambda: Chooser(self),
-                accepted,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else self.known_s,
-            )
-        except (OSError, TimeoutError, ssl.SSLError):
+        async with asyncio.timeout(self.known_s):
+            first = await _peek(accepted)
+        tls = self._tls if first == _TLS else None
+        if first is None or (first == _TLS and tls is None):
             accepted.close()
-        except asyncio.CancelledError:
-            accepted.close()
-            raise
+            return
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: Chooser(self),
+            accepted,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else self.known_s,
+        )
 
     def choosing(self, connection: "Chooser") -> None:
         """Take note of a connection that is about to say what it speaks."""
-        self._unknown.enter(connection, connection.cancel)
+        self._accepting.unknown.enter(connection, connection.cancel)
 
-    def known(self, connection: "asyncio.Task[None] | Chooser") -> None:
+    def known(self, connection: "Chooser") -> None:
         """Take note that this is known of one, or that it is gone."""
-        self._unknown.leave(connection)
+        self._accepting.unknown.leave(connection)
 
     def hold(self, splice: "Spliced") -> bool:
         """Take note of a spliced connection; return whether there are not too many."""

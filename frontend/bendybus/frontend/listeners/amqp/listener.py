@@ -17,6 +17,7 @@ from bendybus.frontend.core.quota.bounds import IDLE_MS, READ_BYTES, STRANGER_RE
 from bendybus.frontend.core.quota.doors import Doors
 from bendybus.frontend.core.repeated_sends import RepeatedSends
 from bendybus.frontend.core.repeated_settles import RepeatedSettles
+from bendybus.frontend.listeners.accepting import TlsPort
 from bendybus.frontend.listeners.amqp.client_connection import (
     PLAIN,
     ClientConnection,
@@ -67,9 +68,10 @@ class AmqpListener:
         self.new_id = message_ids()
         self.times = times or Times()
         self.turns = front_end.quota.turns
+        self._connections_max = connections_max
         self._doors: Doors[ClientConnection] = Doors(connections_max)
         self._names = itertools.count(1)
-        self._servers: list[asyncio.Server] = []
+        self._ports: list[asyncio.Server | TlsPort] = []
         self._others: list[Server] = []
         # Its connections are being handed over; it takes no others.
         self._handing_over = False
@@ -82,16 +84,20 @@ class AmqpListener:
 
     async def open(self, address: str, tls: ssl.SSLContext | None = None) -> int:
         """Listen at HOST:PORT; return the port."""
-        host, _, port = address.rpartition(":")
+        if tls is not None:
+            port = TlsPort(
+                lambda: AmqpProtocol(self),
+                tls,
+                connections_max=self._connections_max,
+                handshake_s=self.times.open_s,
+            )
+            self._ports.append(port)
+            return await port.open(address)
+        host, _, number = address.rpartition(":")
         server = await asyncio.get_running_loop().create_server(
-            lambda: AmqpProtocol(self),
-            host.strip("[]"),
-            int(port),
-            ssl=tls,
-            # The time that a client without TLS has to open its connection.
-            ssl_handshake_timeout=None if tls is None else self.times.open_s,
+            lambda: AmqpProtocol(self), host.strip("[]"), int(number)
         )
-        self._servers.append(server)
+        self._ports.append(server)
         found: int = server.sockets[0].getsockname()[1]
         return found
 
@@ -107,8 +113,8 @@ class AmqpListener:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + drain_s
         await asyncio.sleep(min(LINGER_S_MAX, drain_s * LINGER_SHARE))
-        for server in self._servers:
-            server.close()
+        for port in self._ports:
+            port.close()
         for each in self._others:
             each.stop_listening()
         # STRICTLY TOGETHER with the list of those that are handed over: a TCP connection may be

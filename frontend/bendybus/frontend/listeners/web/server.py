@@ -25,6 +25,7 @@ from bendybus.frontend.core.quota.bounds import (
 )
 from bendybus.frontend.core.quota.doors import Doors
 from bendybus.frontend.core.quota.turns import Reading, Turns
+from bendybus.frontend.listeners.accepting import TlsPort
 from bendybus.frontend.listeners.web import requests, websockets
 from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.websockets import Admit
@@ -307,10 +308,11 @@ class HttpServer:
         self._admit = admit
         self._healthy = healthy
         self._administration = administration
+        self._connections_max = connections_max
         self.doors: Doors[Guard] = Doors(connections_max)
         self._guards: dict[web.RequestHandler, Guard] = {}
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=END_S)
-        self._servers: list[asyncio.Server] = []
+        self._ports: list[asyncio.Server | TlsPort] = []
 
     async def start(self) -> None:
         """Get ready for connections. Call it before all others."""
@@ -325,15 +327,20 @@ class HttpServer:
 
     async def open(self, address: str, tls: ssl.SSLContext | None) -> int:
         """Listen at HOST:PORT; return the port."""
-        host, _, port = address.rpartition(":")
+        if tls is not None:
+            port = TlsPort(
+                self.protocol,
+                tls,
+                connections_max=self._connections_max,
+                handshake_s=self.request_s,
+            )
+            self._ports.append(port)
+            return await port.open(address)
+        host, _, number = address.rpartition(":")
         server = await asyncio.get_running_loop().create_server(
-            self.protocol,
-            host.strip("[]"),
-            int(port),
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else self.request_s,
+            self.protocol, host.strip("[]"), int(number)
         )
-        self._servers.append(server)
+        self._ports.append(server)
         found: int = server.sockets[0].getsockname()[1]
         return found
 
@@ -353,8 +360,8 @@ class HttpServer:
 
     def stop_listening(self) -> None:
         """Accept no more connections."""
-        for server in self._servers:
-            server.close()
+        for port in self._ports:
+            port.close()
 
     async def close(self) -> None:
         """Close the open connections. Call `stop_listening` first."""
