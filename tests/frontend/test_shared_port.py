@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -312,5 +313,5 @@ def test_files_are_counted_for_all_that_may_listen() -> None:
     assert beside_grpc.files_each(Settings()) == 1
     assert beside_grpc.files_each(Settings(amqp_listen="x", amqps_listen="x")) == 3
     assert beside_grpc.files_each(Settings(http_listen="x")) == 3
-    assert beside_grpc.files_each(Settings(http_listen="x", tls_directory="x")) == 4
+    assert beside_grpc.files_each(Settings(http_listen="x", tls_directory=Path("x"))) == 4
     assert beside_grpc.files_each(Settings(amqp_listen="x", shared_listen=("x", "y"))) == 3 + 2 * 4
