@@ -31,6 +31,9 @@ OFFICIAL = (
     "shared_port",
     "web_bounds",
 )
+# How long a test may take where it first waits for a cluster, Spark, or toolchains and their
+# downloads; any other has the limit of pyproject.toml.
+FOREIGN_S = 1_200
 # Fixtures that start processes for many tests: what uses one stays in one test process.
 SHARED = frozenset({"bus", "standard_bus", "secured"})
 # Of those, what costs so much (17 processes) that only one test process starts it.
@@ -85,6 +88,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--e2e"):
         items.sort(key=_turn)
     for item in items:
+        if any(folder in item.path.parents for folder in (E2E, SPARK, *SDKS)):
+            item.add_marker(pytest.mark.timeout(FOREIGN_S))
         group = _group(item)
         if group:
             item.add_marker(pytest.mark.xdist_group(group))

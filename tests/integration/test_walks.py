@@ -7,7 +7,8 @@ import pytest
 from tools.walk import budgets
 from tools.walk.budgets import BUDGETS
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+# Four measurements at most, of three minutes each.
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1_200)]
 
 
 def test_no_walk_is_longer_than_its_budget(tmp_path: Path) -> None:
