@@ -40,6 +40,12 @@ def check_number(field: str, value: int, most: int, least: int = 0) -> None:
         raise InvalidArgument(field, f"must be {least} to {most} (got {value}).")
 
 
+def check_count(field: str, count: int, most: int) -> None:
+    """Raise InvalidArgument unless a request has 1 to `most` elements; before they are walked."""
+    if not 0 < count <= most:
+        raise InvalidArgument(field, f"must be 1 to {most} of them (got {count}).")
+
+
 def check_path(entity_path: str) -> None:
     """Raise InvalidArgument for a path that is longer than any; the error does not repeat it."""
     if len(entity_path) > limits.ENTITY_PATH_CHARS_MAX:

@@ -1,6 +1,6 @@
 """The states of a message in its queue, and the modes of receiving; numbers are the contract's."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from enum import IntEnum
 from typing import Final
 
@@ -19,8 +19,10 @@ ACTIVE_ONLY: Final = frozenset({MessageState.ACTIVE})
 EVERY_STATE: Final = frozenset(MessageState)
 
 
-def read(field: str, numbers: Iterable[int]) -> frozenset[MessageState]:
+def read(field: str, numbers: Collection[int]) -> frozenset[MessageState]:
     """Return the states of these numbers. Raises InvalidArgument for one that is unknown."""
+    if len(numbers) > len(MessageState):
+        raise InvalidArgument(field, "must name each state at most once.")
     try:
         return frozenset(map(MessageState, numbers))
     except ValueError:

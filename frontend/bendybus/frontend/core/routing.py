@@ -143,6 +143,11 @@ def route(
     return routed
 
 
+def bad_sizes(count: int) -> BusError:
+    """Return the error for the sizes of units that do not fit a frame of `count` messages."""
+    return errors.InvalidArgument("group_sizes", f"must add up to {count} messages.")
+
+
 def effective_keys(entity: Entity, keys: Keys) -> list[str | None]:
     """Return the key of each message; None: it may go anywhere. Raises InvalidOperation."""
     return [_key(entity, keys, i) for i in range(keys.count)]
@@ -227,7 +232,7 @@ def _units(count: int, group_sizes: Sequence[int]) -> list[Unit]:
         units.append(Unit(group, start, start + size))
         start += size
     if start != count or 0 in group_sizes:
-        raise errors.InvalidArgument("group_sizes", f"must add up to {count} messages.")
+        raise bad_sizes(count)
     return units
 
 

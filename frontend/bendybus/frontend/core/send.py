@@ -190,9 +190,10 @@ class SendDispatcher:
             raise lifecycle.refuse_sends(entity.name, entity.kind)
         keys = columns.keys(request.messages)
         if not 0 < keys.count <= limits.FRAME_MESSAGES_MAX:
-            raise errors.InvalidArgument(
-                "messages", f"a frame holds 1 to {limits.FRAME_MESSAGES_MAX} messages."
-            )
+            bounds.check_count("messages", keys.count, limits.FRAME_MESSAGES_MAX)
+        if len(request.group_sizes) > keys.count:
+            # Before anything walks the sizes: each unit has at least one message.
+            raise routing.bad_sizes(keys.count)
         # Before anything reads a column at a message's index.
         faults = columns.faults(request.messages)
         if request.split_by_partition_key:

@@ -86,6 +86,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self, request: receiver_pb2.SettleRequest, context: Context
     ) -> receiver_pb2.SettleResponse:
         """Settle by tokens as text."""
+        bounds.check_count("lock_tokens", len(request.lock_tokens), bounds.TOKENS_A_FRAME_MAX)
         tokens = b"".join(_token(text) for text in request.lock_tokens)
         outcome = await self._front_end.settles.settle(
             SettleRequest(

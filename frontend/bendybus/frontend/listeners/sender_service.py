@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bendybus.domain import errors, limits, sequence_number
+from bendybus.domain import bounds, errors, limits, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import by_number
 from bendybus.frontend.core.front_end import FrontEnd
@@ -43,6 +43,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         """Send messages as one unit."""
         with self._front_end.metrics.refusals(request.entity_path):
             name, sub_queue = request_values.entity_and_sub_queue(request.entity_path)
+            bounds.check_count("messages", len(request.messages), limits.FRAME_MESSAGES_MAX)
         outcome = await self._front_end.sends.send(
             SendRequest(
                 name,
