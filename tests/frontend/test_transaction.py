@@ -154,6 +154,8 @@ def test_what_is_sent_to_other_entities_is_kept_apart() -> None:
         ([settle(1), send("k" * 129, entity="other")], "128 characters"),
         ([settle(1), send(KEY, entity="other", sub_queue=SubQueue.DEAD_LETTER)], "dead-letter"),
         ([settle(1), send(*[KEY] * 100, entity="other")], "1 to 100 messages"),
+        # Counted before the messages are looked at one by one.
+        ([send(*[KEY] * 101, time_to_live_ms=[-1] * 101)], "1 to 100 messages"),
     ],
 )
 def test_what_cannot_be_sent_to_another_entity_is_refused_at_once(

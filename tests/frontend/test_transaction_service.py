@@ -106,6 +106,22 @@ async def test_operations_are_collected_and_committed_together() -> None:
     assert len(bus.handed_over) == 1
 
 
+@pytest.mark.parametrize("end", ["", "commit"])
+async def test_a_request_with_too_many_operations_is_refused_before_they_are_walked(
+    end: str,
+) -> None:
+    bus = Stream()
+    await bus.ask(request(a_send()))
+    bus.caller.asked.clear()
+
+    answer = await bus.ask(request(*[a_send()] * 101, end=end))
+
+    assert "1 to 100 messages (got 101)" in error_of(answer).message
+    assert (bus.caller.asked, bus.handed_over) == ([], [])
+    # Without a commit the transaction goes on as it was.
+    assert (answer.ended, bus.transactions.open()) == ((True, 0) if end else (False, 1))
+
+
 @pytest.mark.requirement("R127")
 async def test_a_stream_that_ends_rolls_its_transaction_back() -> None:
     bus = Stream()

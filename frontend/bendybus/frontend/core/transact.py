@@ -212,9 +212,12 @@ def _with_messages(
     facts: _Facts, entity: Entity, messages: columns.MessageBatch, via_keys: Sequence[str] = ()
 ) -> _Facts:
     """Add messages that are sent to an entity, whichever it is. Raises what refuses them."""
+    count = columns.count(messages)
+    if facts.messages + count > limits.TRANSACTION_MESSAGES_MAX:
+        # Before the columns are walked.
+        transactions.check_size(facts.messages + count, facts.content_bytes)
     for fault in columns.faults(messages).values():
         raise fault
-    count = columns.count(messages)
     if not count:
         raise errors.InvalidArgument("messages", "the send is empty; send at least one message.")
     if entity.description.requires_session and not columns.all_in_sessions(messages):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits, transactions
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import transact
 from bendybus.frontend.core.front_end import FrontEnd
@@ -108,6 +108,9 @@ class TransactionStream:
             if end == "rollback":
                 self._transactions.forget(opened)
                 return Response(ended=True)
+            if len(request.operations) > limits.TRANSACTION_MESSAGES_MAX:
+                # Before they are copied: each operation has at least one message.
+                transactions.check_size(len(request.operations), 0)
             operations = [self._operation(each) for each in request.operations]
             if end is None:
                 self._transactions.collect(opened, operations)
