@@ -192,6 +192,31 @@ async def test_a_stream_that_ends_leaves_nothing_of_what_it_held_in_the_counts()
     assert not client.front_end.settles._waiting
 
 
+async def test_others_have_turns_between_large_settlements_of_one_frame(client: Client) -> None:
+    settlement = settle_and_ask()
+    settlement.settle.lock_tokens = b"\0" * 16 * 1_000
+    frame = receiver_pb2.ReceiveStreamRequest()
+    frame.CopyFrom(settlement)
+    del frame.further[:]
+    frame.further.extend([receiver_pb2.ReceiveStreamRequest(settle=settlement.settle)] * 5)
+    reading = asyncio.ensure_future(client.stream.read(each(frame)))
+    told = client.front_end.partition.told
+    turns: list[int] = []
+
+    while len(told) < 7:
+        turns.append(len(told))
+        await asyncio.sleep(0)
+
+    reading.cancel()
+    assert {2, 3, 4, 5, 6} <= set(turns)
+
+
+async def each(*frames: Any) -> AsyncIterator[Any]:
+    """Yield frames that are parsed already."""
+    for frame in frames:
+        yield frame
+
+
 async def test_a_frame_out_of_bounds_ends_the_stream_with_the_reason() -> None:
     client = Client()
     frame = settle_and_ask()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.settle import SettleDispatcher, SettleRequest
@@ -97,3 +98,17 @@ async def test_giving_back_waits_for_no_room(partition: Partition) -> None:
     settling = settles.start(settlement(Disposition.RELEASE), lambda _: None)
 
     assert settling.started
+
+
+async def test_locks_of_partitions_that_do_not_exist_share_one_error(partition: Partition) -> None:
+    settles = SettleDispatcher({0: partition}, Metrics())
+    # Every second one is of partition 0.
+    tokens = [(index % 2 * index).to_bytes(2, "big") + b"\0" * 14 for index in range(5_000)]
+    request = SettleRequest(Disposition.COMPLETE, b"".join(tokens))
+
+    settling = settles.start(request, lambda _: None)
+
+    [(indexes, error)] = settling.outcome.failures
+    assert list(indexes) == list(range(1, 5_000, 2))
+    assert isinstance(error, errors.MessageLockLost)
+    assert "has no partition 1" in error.message

@@ -112,16 +112,22 @@ class SettleDispatcher:
         settling = Settling(request, answer, until_s)
         self._metrics.settled.labels(request.disposition.name.lower()).inc(count)
         late: list[_Part] = []
+        # Indexes of tokens whose partitions do not exist.
+        unknown: list[int] = []
         for partition, indexes in _by_partition(request.lock_tokens, count).items():
             upstream = self._upstreams.get(partition)
             if upstream is None:
-                _fail(settling, indexes, _no_such(partition))
+                unknown += indexes
                 continue
             settle_id = next(self._ids)
             frame = _frame(request, partition, settle_id, indexes, count)
             part = (upstream, frame, settle_id, indexes)
             if not self._tell(settling, part):
                 late.append(part)
+        if unknown:
+            # One error for all: there may be thousands of them.
+            unknown.sort()
+            _fail(settling, unknown, _no_such(request.lock_tokens, unknown[0]))
         if late:
             settling.task = asyncio.get_running_loop().create_task(
                 self._tell_late(settling, late), name="settle"
@@ -302,7 +308,10 @@ def _busy(partition: int) -> BusError:
     )
 
 
-def _no_such(partition: int) -> BusError:
+def _no_such(tokens: bytes, index: int) -> BusError:
+    """Return the error for tokens of partitions that do not exist; it names that of one token."""
+    start = index * lock_token.TOKEN_BYTES
+    partition = lock_token.partition_of(tokens[start : start + lock_token.TOKEN_BYTES])
     return errors.MessageLockLost(
         f"invalid lock token: this namespace has no partition {partition}.",
         metadata={"partition": str(partition)},

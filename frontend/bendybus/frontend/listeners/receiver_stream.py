@@ -18,7 +18,11 @@ from bendybus.domain.message_state import ReceiveMode
 from bendybus.frontend.core import settle
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.lease import SessionLease
-from bendybus.frontend.core.quota.bounds import RECEIVER_ANSWERS_MAX, SETTLES_MAX
+from bendybus.frontend.core.quota.bounds import (
+    RECEIVER_ANSWERS_MAX,
+    SETTLES_MAX,
+    WALK_STEPS_A_TURN,
+)
 from bendybus.frontend.core.quota.flow_control import StreamFlow
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
@@ -114,6 +118,8 @@ class ReceiverStream:
         self._settles: set[settle.Settling] = set()
         self._frames: dict[int, settle.Settling] = {}
         self._room = asyncio.Semaphore(SETTLES_MAX)
+        # Tokens that were walked since others had a turn of the loop.
+        self._walked = 0
         # Asks whose messages are used only after a settlement, and its frame id.
         self._follows: dict[int, int] = {}
         # Deliveries that wait for the outcome of that frame.
@@ -311,6 +317,10 @@ class ReceiverStream:
         count = settle.check(request)
         await self._room.acquire()
         taken = await self._flow.take_tokens(count)
+        self._walked += count
+        if self._walked > WALK_STEPS_A_TURN:
+            self._walked = count
+            await asyncio.sleep(0)
         settling = self._front_end.settles.start(
             request, partial(self._settled, frame.frame_id, taken)
         )
