@@ -8,6 +8,7 @@ import pytest
 
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.bounds import TOKEN_BYTES
 from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.receiver_service import ReceiverService
@@ -56,6 +57,17 @@ async def test_a_name_that_a_client_gives_itself_is_no_name_of_a_client_of_anoth
     assert named == again
     assert named not in others
     assert unnamed == "ipv4:a"
+
+
+async def test_settlements_are_accounted_for_until_their_outcomes_are_read() -> None:
+    front_end = FrontEnd(Settings(partitions={}))
+
+    with front_end.deliveries.of("a") as connection, connection.stream() as flow:
+        await flow.take_tokens(1_000)
+        assert front_end.accounted_bytes() == 1_000 * TOKEN_BYTES
+        flow.give_tokens(400)
+        assert front_end.accounted_bytes() == 600 * TOKEN_BYTES
+    assert front_end.accounted_bytes() == 0
 
 
 def test_answers_that_clients_have_not_read_are_accounted_for() -> None:

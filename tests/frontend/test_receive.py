@@ -179,7 +179,8 @@ def stream_of(bus: Bus) -> tuple[ReceiverStream, ConnectionFlow]:
     front_end: Any = FrontEnd(bus)
     caller: Any = Caller()
     account = ConnectionFlow(FlowControl(bus.desk), "me")
-    return ReceiverStream(front_end, caller, StreamFlow(account)), account
+    outcomes = StreamFlow(ConnectionFlow(FlowControl(), "me"))
+    return ReceiverStream(front_end, caller, StreamFlow(account), outcomes), account
 
 
 def opening(mode: ReceiveMode = LOCK) -> receiver_pb2.ReceiveStreamRequest:

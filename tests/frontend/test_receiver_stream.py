@@ -8,6 +8,8 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota import flow_control
+from bendybus.frontend.core.quota.bounds import UNBOUNDED, Bounds
 from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.quota.room import Holder
@@ -68,7 +70,8 @@ class Client:
         caller: Any = Caller()
         self.connection = ConnectionFlow(FlowControl(self.bus.desk), "me")
         self.flow = StreamFlow(self.connection)
-        self.stream = ReceiverStream(front_end, caller, self.flow)
+        self.outcomes = ConnectionFlow(FlowControl(), "me")
+        self.stream = ReceiverStream(front_end, caller, self.flow, StreamFlow(self.outcomes))
         self.frames: list[list[str]] = []
         # Whole frames that were read.
         self.heard = 0
@@ -190,6 +193,32 @@ async def test_a_stream_that_ends_leaves_nothing_of_what_it_held_in_the_counts()
     assert client.connection._tokens == 0
     # Nobody waits for the outcome any more.
     assert not client.front_end.settles._waiting
+
+
+async def test_outcomes_that_a_client_does_not_read_are_counted_and_end_its_settlements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Room for three outcomes with an error.
+    most = 3 * (receiver_stream.OUTCOME_BYTES + receiver_stream.FAILURE_BYTES)
+    monkeypatch.setattr(flow_control, "UNREAD_MIN", most)
+    monkeypatch.setattr(flow_control, "UNREAD", Bounds(most, UNBOUNDED, UNBOUNDED))
+    client = Client()
+    # Of a partition that does not exist: the outcome is there at once.
+    lost = receiver_pb2.SettleFrame(disposition=COMPLETE, lock_tokens=b"\xff" * 16)
+    async with client.stream:
+        await client.say(opening(), *[receiver_pb2.ReceiveStreamRequest(settle=lost)] * 10)
+
+        assert len(client.stream._answers) == 1 + 3
+        # A client that reads no outcomes is handed messages all the same.
+        assert not client.connection.paused
+
+        reading = asyncio.ensure_future(client.read())
+        await settle_down()
+        await settle_down()
+        assert sum(map(len, client.frames)) == 1 + 10
+        assert client.outcomes._unread_bytes == 0
+        reading.cancel()
+        client.reader.cancel()
 
 
 async def test_others_have_turns_between_large_settlements_of_one_frame(client: Client) -> None:

@@ -300,7 +300,8 @@ async def test_a_stream_that_ends_frees_its_session_only_if_its_client_cannot_kn
         yield receiver_pb2.ReceiveStreamRequest(open=opening)
         await half_closes.wait()
 
-    async with ReceiverStream(front_end, caller, flow) as stream:
+    outcomes = StreamFlow(ConnectionFlow(FlowControl(), "me"))
+    async with ReceiverStream(front_end, caller, flow, outcomes) as stream:
         reader = asyncio.get_running_loop().create_task(stream.read(requests()))
         await settle_down()
         token = bus.offer(1)

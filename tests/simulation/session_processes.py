@@ -13,7 +13,7 @@ from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.metrics import Metrics
-from bendybus.frontend.core.quota.flow_control import FlowControl
+from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.sessions import SessionDispatcher
 from bendybus.frontend.core.settle import SettleDispatcher
@@ -291,7 +291,8 @@ class SimulatedFrontEnd:
         caller: Any = _Caller()
         front_end: Any = self
         with self._flow.of(f"peer-{next(self._peers)}") as connection, connection.stream() as flow:
-            async with ReceiverStream(front_end, caller, flow) as stream:
+            outcomes = StreamFlow(ConnectionFlow(FlowControl(), "me"))
+            async with ReceiverStream(front_end, caller, flow, outcomes) as stream:
                 reader = asyncio.get_running_loop().create_task(stream.read(requests))
                 self.streams.append(stream)
                 try:

@@ -16,6 +16,7 @@ from bendybus.frontend.core.by_number import Unfinished
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies
 from bendybus.frontend.core.manage import EntityManager
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.quota.bounds import TOKEN_BYTES
 from bendybus.frontend.core.quota.flow_control import FlowControl
 from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.receive import ReceiveDispatcher
@@ -52,8 +53,8 @@ class FrontEnd:
         self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics, self.quota.sends)
         self.receives = ReceiveDispatcher(self.upstreams, self.directory, self.metrics)
         timeout_s = settings.unary_timeout_s
-        # Receivers and senders have separate counts: a client that reads no messages may go on
-        # sending.
+        # Messages have separate counts: a client that reads none may go on sending and settling,
+        # whose answers are counted together.
         self.deliveries, self.send_answers = FlowControl(self.receives), FlowControl()
         self.sessions = SessionDispatcher(self.upstreams, self.receives, timeout_s=timeout_s)
         self.settles = SettleDispatcher(self.upstreams, self.metrics)
@@ -97,7 +98,8 @@ class FrontEnd:
     def accounted_bytes(self) -> int:
         """Return the bytes of requests, answers and messages that are counted somewhere."""
         unread = self.deliveries.unread_bytes + self.send_answers.unread_bytes
-        return self.receives.held.total + unread + self.quota.accounted_bytes()
+        settling = self.deliveries.tokens * TOKEN_BYTES
+        return self.receives.held.total + unread + settling + self.quota.accounted_bytes()
 
     def message_bytes_max(self, entity_path: str) -> int:
         """Return the largest message that an entity, or the topic of a subscription, may have."""

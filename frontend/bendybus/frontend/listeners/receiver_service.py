@@ -64,11 +64,13 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 self._streams.opened(context, MERGED_0_11, HEADS_0_11) as opened,
                 self._front_end.deliveries.of(context.peer()) as connection,
                 connection.stream() as flow,
+                self._front_end.send_answers.of(context.peer()) as answers,
+                answers.stream() as outcomes,
             ):
                 await context.send_initial_metadata(
                     (ADMITTED, CLIENT.said, MERGED_0_11, streams.clock(now_ms()))
                 )
-                async with ReceiverStream(self._front_end, opened.caller, flow) as stream:
+                async with ReceiverStream(self._front_end, opened.caller, flow, outcomes) as stream:
                     reader = asyncio.get_running_loop().create_task(
                         stream.read(opened.frames(context, receiver_pb2.ReceiveStreamRequest)),
                         name="receive-stream-reader",

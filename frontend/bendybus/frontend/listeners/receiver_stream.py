@@ -40,15 +40,22 @@ logger = logging.getLogger(__name__)
 HOLD_S: Final = 0.05
 # A delivery that waited longer than this to be written has locks that are shorter by then.
 LATE_MS: Final = 100
+# The memory that an outcome needs until it is read, an error in it with its sentence and its facts,
+# and the index of a token.
+OUTCOME_BYTES: Final = 512
+FAILURE_BYTES: Final = 1_024
+INDEX_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One event; counted in the stream's flow until it is written."""
+    """One event; counted in a flow of the stream until it is written."""
 
     frame: receiver_pb2.ReceiveStreamResponse
-    # Bytes handed over.
+    # Of messages.
     size_bytes: int = 0
+    # Of the outcome of a settlement that failed, or of a session's end.
+    outcome_bytes: int = 0
     # Taken for a settlement.
     tokens: int = 0
     put_ms: int = 0
@@ -100,11 +107,15 @@ class Answers(AnswerQueue[Answer]):
 class ReceiverStream:
     """See the module."""
 
-    def __init__(self, front_end: FrontEnd, caller: Caller, flow: StreamFlow) -> None:
+    def __init__(
+        self, front_end: FrontEnd, caller: Caller, flow: StreamFlow, outcomes: StreamFlow
+    ) -> None:
         self._answers = Answers(self._outstanding, flow)
         self._front_end = front_end
         self._caller = caller
         self._flow = flow
+        # Outcomes have their own: a client that reads no messages can settle those that it has.
+        self._outcomes = outcomes
         self._closed = False
         self._receiver: Receiver | None = None
         # What a session receiver waits for: to lock its session, or to give it up.
@@ -147,6 +158,8 @@ class ReceiverStream:
             if opens:
                 self._told()
             for answer in answers:
+                if answer.outcome_bytes:
+                    self._outcomes.read(answer.outcome_bytes)
                 if answer.tokens:
                     self._flow.give_tokens(answer.tokens)
                     self._room.release()
@@ -175,6 +188,8 @@ class ReceiverStream:
             async for request in requests:
                 for part in frame_forms.parts(request):
                     await self._answers.room(RECEIVER_ANSWERS_MAX)
+                    if self._outcomes.connection.paused:
+                        await self._outcomes.connection.caught_up()
                     if not self._answers.finishing:
                         await self._take(part)
                 # Their room is given back while the next frame is waited for.
@@ -222,7 +237,7 @@ class ReceiverStream:
                 source,
                 request.session,
                 self._locked,
-                self._answers.put,
+                self._put,
                 self._settler_id,
             )
             return
@@ -332,9 +347,20 @@ class ReceiverStream:
         self._settles.discard(settling)
         if self._frames.get(frame_id) is settling:
             del self._frames[frame_id]
-        self._answers.put(Answer(to_response(frame_id, settling.outcome), tokens=taken))
+        size_bytes = 0
+        # One without failures is counted by its tokens.
+        if failures := settling.outcome.failures:
+            size_bytes = OUTCOME_BYTES + FAILURE_BYTES * len(failures) + INDEX_BYTES * taken
+            self._outcomes.handed(size_bytes)
+        self._answers.put(Answer(to_response(frame_id, settling.outcome), 0, size_bytes, taken))
         if self._held:
             self._let_go(frame_id)
+
+    def _put(self, answer: Answer | BusError) -> None:
+        """Add what becomes of a session: an answer, or the error that ends the stream."""
+        if isinstance(answer, Answer):
+            self._outcomes.handed(answer.outcome_bytes)
+        self._answers.put(answer)
 
 
 def to_request(frame: receiver_pb2.SettleFrame) -> SettleRequest:
@@ -466,11 +492,13 @@ class SessionOpening:
         except BusError as error:
             closed.error.CopyFrom(statuses.to_error(error))
         self.closing = False
-        self._put(Answer(receiver_pb2.ReceiveStreamResponse(session_closed=closed)))
+        size_bytes = OUTCOME_BYTES + FAILURE_BYTES
+        frame = receiver_pb2.ReceiveStreamResponse(session_closed=closed)
+        self._put(Answer(frame, outcome_bytes=size_bytes))
 
 
 def _as_of_now(answer: Answer) -> receiver_pb2.ReceiveStreamResponse:
-    if answer.size_bytes and (waited_ms := now_ms() - answer.put_ms) > LATE_MS:
+    if answer.put_ms and (waited_ms := now_ms() - answer.put_ms) > LATE_MS:
         left_ms = None if answer.lease is None else answer.lease.until_ms - now_ms()
         age(answer.frame.delivery, waited_ms, left_ms)
     return answer.frame

@@ -111,8 +111,11 @@ CACHED: Final = Bounds(
 )
 UNREAD: Final = Bounds(
     *(16 * MB, UNBOUNDED, 128 * MB),
-    *("messages that are not read; and as many answers to sends", Beyond.PAUSED),
+    *("messages that are not read; and as many answers to sends and settlements", Beyond.PAUSED),
 )
+# A lock that is being settled, with its part of the outcome until that is read. A settlement counts
+# for TOKENS_A_FRAME of them at least.
+TOKEN_BYTES: Final = 32
 # A connection may leave this unread even if all together leave too much.
 UNREAD_MIN: Final = 1 * MB
 

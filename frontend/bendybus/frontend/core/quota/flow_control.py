@@ -118,11 +118,13 @@ class ConnectionFlow:
             self._room.clear()
             await self._room.wait()
         self._tokens += taken
+        self._total.tokens += taken
         return taken
 
     def give_tokens(self, taken: int) -> None:
         """Give back what `take_tokens` returned."""
         self._tokens -= taken
+        self._total.tokens -= taken
         self._room.set()
 
 
@@ -172,6 +174,8 @@ class FlowControl:
         self._connections: dict[Owner, tuple[ConnectionFlow, int]] = {}
         # The total; from UNREAD.all on, only connections that have read nearly all go on.
         self.unread_bytes = 0
+        # Tokens that are being settled, until the outcome is read.
+        self.tokens = 0
         # In order.
         self._paused: dict[ConnectionFlow, None] = {}
 
