@@ -6,12 +6,15 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2
 
 from bendybus.domain import errors, limits
+from bendybus.frontend.core.quota.bounds import OPEN_CALLS
 from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.listeners import call_gate
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.v1 import receiver_pb2
+from bendybus.wire.serving import Health
 
 RECEIVER = "/bendybus.v1.ReceiverService/"
 
@@ -65,6 +68,56 @@ async def test_few_calls_that_any_token_is_enough_for_are_open_at_a_time(
     with pytest.raises(PermissionError, match="may take"):
         await anext(first)
     assert await anext(handler.stream_stream(anything, Context())) == b"first"
+
+
+class Asking:
+    """A call about health on a connection; its answer goes out when `reads` is set."""
+
+    def __init__(self, connection: str) -> None:
+        self.connection = connection
+        self.reads = asyncio.Event()
+        self.answers: list[bytes] = []
+
+    def peer(self) -> str:
+        """Return the connection."""
+        return self.connection
+
+    async def write(self, answer: bytes) -> None:
+        """Wait until the caller reads."""
+        await self.reads.wait()
+        self.answers.append(answer)
+
+    async def abort_with_status(self, status: Any) -> None:
+        """Refuse the call."""
+        raise PermissionError(status.details)
+
+
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+async def test_one_connection_has_few_questions_about_health_whose_answers_it_does_not_read(
+    method: str,
+) -> None:
+    anything: Any = None
+    health, quota = Health(), Quota()
+    await health.set("", health_pb2.HealthCheckResponse.SERVING)
+    gate = CallGate(anything, health, quota, lambda _: 1, 1)
+    ask = gate._open[f"/grpc.health.v1.Health/{method}"].stream_stream
+    unread = [Asking("a") for _ in range(OPEN_CALLS.connection)]
+    tasks = [asyncio.ensure_future(ask(anything, each)) for each in unread]
+    await asyncio.sleep(0)
+
+    with pytest.raises(PermissionError, match="calls without a token"):
+        await ask(anything, Asking("a"))
+    other = Asking("b")
+    other.reads.set()
+    tasks.append(asyncio.ensure_future(ask(anything, other)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert other.answers == [b"\x08\x01"]
+    # The places are there again when the calls are over.
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert quota.open_calls.held == 0
 
 
 @pytest.mark.requirement("R430")

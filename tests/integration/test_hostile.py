@@ -335,6 +335,27 @@ def test_connections_are_bounded_and_leave_room_when_they_go(tmp_path: Path) -> 
         victim.bus.end()
 
 
+@pytest.mark.requirement("R434")
+def test_a_stranger_that_reads_no_answers_about_health_takes_no_place_of_others(
+    victim: Victim,
+) -> None:
+    victim.others_send()
+    before = victim.memory()
+    stranger = Http2(victim.address)
+    # It lets no data come.
+    stranger.write(http2.frame(http2.SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
+    for _ in range(4_000):
+        stream = stranger.open("/grpc.health.v1.Health/Check")
+        stranger.write(http2.frame(http2.DATA, 1, stream, http2.message(b"")))
+
+    victim.others_send()
+    eventually(lambda: victim.memory() - before < 30 * MB, within_s=20)
+    with grpc.insecure_channel(victim.address) as channel:
+        check: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert check(b"", timeout=10) == b"\x08\x01"
+    stranger.close()
+
+
 def _field(number: int, data: bytes) -> bytes:
     return b"".join(map(_varint, (number << 3 | 2, len(data)))) + data
 

@@ -48,7 +48,7 @@ UNREADY_AFTER_S: Final = 10.0
 FLUSH_S: Final = 2.0
 # Long enough for every partition to be tried once; then the port opens with those that answer.
 FIRST_CONTACT_S: Final = 5.0
-# Calls under way, streams among them: more are refused by gRPC.
+# Calls under way that have a token, streams among them.
 CALLS_MAX: Final = bounds.CALLS.all + bounds.STREAMS.all
 # At the end: how long load balancers may take to stop sending new connections here.
 LINGER_SHARE: Final = 0.05
@@ -149,13 +149,15 @@ def _server(
     gate = CallGate(
         authenticator, health, front_end.quota, front_end.message_bytes_max, request_bytes
     )
+    # gRPC refuses more. Calls without a token take no place of those that have one.
+    open_calls = bounds.OPEN_CALLS.connection * settings.max_connections
     return grpc.aio.server(
         options=[
             *serving.options(request_bytes),
             *_age_options(settings),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ],
-        maximum_concurrent_rpcs=CALLS_MAX,
+        maximum_concurrent_rpcs=CALLS_MAX + open_calls,
         interceptors=[gate],
     )
 

@@ -37,6 +37,8 @@ HEALTH_SERVICE: Final = "grpc.health.v1.Health"
 FILES_SPARE: Final = 128
 # A question about health is a name.
 HEALTH_BYTES_MAX: Final = 4 * 1024
+# Calls under way on one connection to the port of health, and those whose answers are not read.
+HEALTH_CALLS_MAX: Final = 8
 # Lines of libraries in a while; each may be a traceback.
 LIBRARY_LINES_MAX: Final = 20
 LIBRARY_EVERY_S: Final = 10.0
@@ -180,16 +182,21 @@ class Health(health_pb2_grpc.HealthServicer):
             )
         self.watchers += 1
         try:
-            shown: Status = None
-            while True:
-                changed = self._changed
-                status = self._statuses.get(request.service, _Response.SERVICE_UNKNOWN)
-                if status != shown:
-                    yield _Response(status=status)
-                    shown = status
-                await changed.wait()
+            async for response in self.changes(request.service):
+                yield response
         finally:
             self.watchers -= 1
+
+    async def changes(self, service: str) -> AsyncGenerator[Any, None]:
+        """Yield the state of a service, now and whenever it changes; the caller bounds how many."""
+        shown: Status = None
+        while True:
+            changed = self._changed
+            status = self._statuses.get(service, _Response.SERVICE_UNKNOWN)
+            if status != shown:
+                yield _Response(status=status)
+                shown = status
+            await changed.wait()
 
 
 async def add_health_and_reflection(
@@ -281,11 +288,9 @@ async def start_health(listen: str, servicer: Health) -> grpc.aio.Server:
 
     A server of its own: what the other port demands of callers must have no way around it.
     """
-    server = grpc.aio.server(
-        options=[
-            *options(HEALTH_BYTES_MAX),
-        ]
-    )
+    name = "grpc.max_concurrent_streams"
+    kept = [each for each in options(HEALTH_BYTES_MAX) if each[0] != name]
+    server = grpc.aio.server(options=[*kept, (name, HEALTH_CALLS_MAX)])
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     await servicer.set(LIVE, health_pb2.HealthCheckResponse.SERVING)
     if listen:

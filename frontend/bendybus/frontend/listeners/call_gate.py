@@ -51,6 +51,8 @@ from bendybus.wire.serving import Health
 # gRPC's own: a named tuple of asynchronous functions, which its stubs describe otherwise.
 Handler = Any
 RequestT = TypeVar("RequestT")
+# Answers a call whose request is not read.
+OpenAnswers = Callable[[Context], AsyncIterator[Message]]
 
 
 class UnaryCall:
@@ -205,8 +207,8 @@ class CallGate(grpc.aio.ServerInterceptor):
         # Calls under way that any token is enough for.
         self._any_token = 0
         self._open = {
-            "/grpc.health.v1.Health/Check": _check(health),
-            "/grpc.health.v1.Health/Watch": _watch(health),
+            "/grpc.health.v1.Health/Check": self._open_to_all(_check(health)),
+            "/grpc.health.v1.Health/Watch": self._open_to_all(_watch(health)),
         }
 
     async def intercept_service(
@@ -239,6 +241,27 @@ class CallGate(grpc.aio.ServerInterceptor):
             # `request_memory` parses its frames.
             return handler._replace(request_deserializer=None)
         return self._guarded(handler, method, known, caller)
+
+    def _open_to_all(self, answers: OpenAnswers) -> Handler:
+        """Return the handler of a call without a token; each connection has a few at a time."""
+
+        async def called(_: AsyncIterator[bytes], context: Context) -> None:
+            async with statuses.errors_as_status(context):
+                room, holder = self._quota.open_calls, Holder(context.peer(), "")
+                if not room.take(holder, 1):
+                    raise errors.ServerBusy(
+                        "too many calls without a token are under way on this connection, or have "
+                        "answers that are not read. Read them.",
+                        retry_after_ms=1_000,
+                    )
+                try:
+                    async for answer in answers(context):
+                        # STRICTLY WITHOUT a limit in time: gRPC would keep the call all the same.
+                        await context.write(answer.SerializeToString())
+                finally:
+                    room.give(holder, 1)
+
+        return grpc.stream_stream_rpc_method_handler(called)
 
     def _bounded(self, handler: Handler) -> Handler:
         """Return the handler of a stream that any token may open, and few have open for long."""
@@ -317,30 +340,18 @@ def _refusal(error: BusError) -> Handler:
     return grpc.stream_stream_rpc_method_handler(refuse)
 
 
-def _check(health: Health) -> Handler:
-    async def check(_: AsyncIterator[bytes], context: Context) -> health_pb2.HealthCheckResponse:
-        answer: health_pb2.HealthCheckResponse = await health.Check(
-            health_pb2.HealthCheckRequest(), context
-        )
-        return answer
+def _check(health: Health) -> OpenAnswers:
+    async def check(context: Context) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        yield await health.Check(health_pb2.HealthCheckRequest(), context)
 
-    return grpc.stream_unary_rpc_method_handler(
-        check,
-        response_serializer=health_pb2.HealthCheckResponse.SerializeToString,
-    )
+    return check
 
 
-def _watch(health: Health) -> Handler:
-    async def watch(
-        _: AsyncIterator[bytes], context: Context
-    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        async for answer in health.Watch(health_pb2.HealthCheckRequest(), context):
-            yield answer
+def _watch(health: Health) -> OpenAnswers:
+    def watch(_: Context) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        return health.changes("")
 
-    return grpc.stream_stream_rpc_method_handler(
-        watch,
-        response_serializer=health_pb2.HealthCheckResponse.SerializeToString,
-    )
+    return watch
 
 
 def check_size(method: str, data: bytes) -> None:

@@ -76,6 +76,14 @@ RECEIVES: Final = Bounds(
 # Unary calls, and requests of HTTP.
 CALLS: Final = Bounds(5_000, share(10_000), 10_000, "calls under way", in_bytes=False)
 STREAMS: Final = Bounds(5_000, share(10_000), 10_000, "open streams", in_bytes=False)
+# Calls about health. gRPC keeps one whose answer is not taken until its connection ends, whatever
+# the time limit, so the call keeps its place. All connections together have no bound: nobody can
+# take the places of others.
+OPEN_CALLS: Final = Bounds(
+    *(4, UNBOUNDED, UNBOUNDED),
+    *("calls that need no token, until their answers are read", Beyond.BUSY),
+    in_bytes=False,
+)
 # The charge of a send beside its messages, for each of its partitions.
 SEND_PART_BYTES: Final = 12 * KB
 SENDS: Final = Bounds(
@@ -132,8 +140,8 @@ def incomplete(largest_bytes: int) -> Bounds:
 
 INCOMPLETE: Final = incomplete(0)
 TABLE: Final = (
-    *(REQUESTS, FRAMES, ANSWERS, RECEIVES, CALLS, STREAMS, SENDS, SEND_FRAMES, TOKENS),
-    *(TRANSACTIONS, TRANSACTION_BYTES, INCOMPLETE, LINKS, CACHED, UNREAD),
+    *(REQUESTS, FRAMES, ANSWERS, RECEIVES, CALLS, STREAMS, OPEN_CALLS, SENDS),
+    *(SEND_FRAMES, TOKENS, TRANSACTIONS, TRANSACTION_BYTES, INCOMPLETE, LINKS, CACHED, UNREAD),
 )
 
 # Bounds of one connection, or of one stream or link; further input is not read before earlier input

@@ -22,6 +22,7 @@ class Quota:
         # those.
         self.receives = room(bounds.RECEIVES)
         self.calls, self.streams = room(bounds.CALLS), room(bounds.STREAMS)
+        self.open_calls = room(bounds.OPEN_CALLS)
         self.sends = room(bounds.SENDS)
         self.transactions = room(bounds.TRANSACTIONS)
         self.transaction_bytes = room(bounds.TRANSACTION_BYTES)
