@@ -6,8 +6,8 @@ value can be kept that something later cannot compute with, write or read. Times
 something is wrong.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from bendybus.domain import limits, lock_token
 from bendybus.domain.errors import BusError, InvalidArgument
@@ -24,6 +24,9 @@ TOKENS_A_FRAME_MAX: Final = limits.SETTLE_TOKENS_MAX
 UIDS_A_CALL_MAX: Final = limits.ENTITIES_PER_NAMESPACE
 ASK_MESSAGES_MAX: Final = 100_000
 BYTES_MAX: Final = 2**40
+# Of the messages of a frame, errors that name the value. The bound keeps the answer to a frame of
+# thousands of them from taking more time than all that others send meanwhile.
+FAULTS_SPELT_OUT: Final = 16
 
 Column = Sequence[int]
 Texts = Sequence[str]
@@ -152,20 +155,36 @@ def messages_fit(
 def message_faults(
     message_ids: Texts, partition_keys: Texts, session_ids: Texts, lives: Column, due: Column
 ) -> Iterator[tuple[int, BusError]]:
-    """Yield (index, why) of messages that are out of bounds."""
-    texts = (("MessageId", message_ids), ("PartitionKey", partition_keys))
+    """Yield (index, why) of messages that are out of bounds, in their order.
+
+    The first FAULTS_SPELT_OUT errors have the value; all others of a field are one error.
+    """
+    longest = limits.KEY_CHARS_MAX
+    texts = ("MessageId", message_ids), ("PartitionKey", partition_keys), ("SessionId", session_ids)
     numbers = (
         ("TimeToLive", lives, limits.TIME_TO_LIVE_MS_MAX),
         ("ScheduledEnqueueTime", due, TIME_MS_MAX),
     )
-    count = max(map(len, (message_ids, partition_keys, session_ids, lives, due)))
-    for i in range(count):
+    # By index: the check that fails, of the first field that is wrong.
+    wrong: dict[int, tuple[Callable[..., None], str, Any, int]] = {}
+    for field, column, most in reversed(numbers):
+        for i, value in enumerate(column):
+            if not 0 <= value <= most:
+                wrong[i] = check_number, field, value, most
+    for field, keys in reversed(texts):
+        for i, text in enumerate(keys):
+            if len(text) > longest or "\0" in text:
+                wrong[i] = check_text, field, text, longest
+    shared: dict[str, InvalidArgument] = {}
+    for count, i in enumerate(sorted(wrong)):
+        check, field, value, most = wrong[i]
+        if count >= FAULTS_SPELT_OUT:
+            if field not in shared:
+                must = "0 to" if check is check_number else "text without NUL (U+0000) of at most"
+                shared[field] = InvalidArgument(field, f"must be {must} {most}.")
+            yield i, shared[field]
+            continue
         try:
-            for field, column in (*texts, ("SessionId", session_ids)):
-                if column:
-                    check_text(field, column[i], limits.KEY_CHARS_MAX)
-            for field, values, most in numbers:
-                if values:
-                    check_number(field, values[i], most)
+            check(field, value, most)
         except InvalidArgument as error:
             yield i, error

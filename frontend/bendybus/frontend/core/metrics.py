@@ -131,15 +131,15 @@ class Metrics:
             self.refused(entity_path, error)
             raise
 
-    def refused(self, entity_path: str, error: BusError) -> None:
-        """Count a refusal where it belongs."""
+    def refused(self, entity_path: str, error: BusError, count: int = 1) -> None:
+        """Count refusals for one reason where they belong."""
         missing = isinstance(error, errors.EntityNotFound)
         name = _UNKNOWN if missing else self._name_of(entity_path) or _UNKNOWN
         if isinstance(error, errors.ServerBusy | errors.QuotaExceeded):
-            self.throttled.labels(name).inc()
+            self.throttled.labels(name).inc(count)
         elif isinstance(error, errors.RetryableError | errors.OutcomeUnknown) or (
             type(error) is BusError
         ):
-            self.server_errors.labels(name, error.reason).inc()
+            self.server_errors.labels(name, error.reason).inc(count)
         else:
-            self.user_errors.labels(name, error.reason).inc()
+            self.user_errors.labels(name, error.reason).inc(count)

@@ -8,7 +8,7 @@ wire is the listener's.
 import asyncio
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -295,9 +295,11 @@ class SendDispatcher:
         self._room.give(tag.holder, tag.size_bytes, tag.entity_uid)
         seconds = time.perf_counter() - tag.began_s
         failed = len(frame.failures)
-        for error in frame.failures.values():
-            self._metrics.refused(frame.entity.name, error)
-        if not failed:
+        if failed:
+            # Units may share their errors.
+            for error, count in Counter(frame.failures.values()).items():
+                self._metrics.refused(frame.entity.name, error, count)
+        else:
             self._metrics.sent(frame.entity.name, frame.count, seconds)
         if frame.possible_duplicates:
             self._metrics.possible_duplicates.labels(frame.entity.name).inc(frame.messages_twice)

@@ -211,16 +211,19 @@ def to_response(frame_id: int, result: SendOutcome | BusError) -> sender_pb2.Sen
     """Return the answer to a frame of a client."""
     if isinstance(result, BusError):
         return sender_pb2.SendStreamResponse(frame_id=frame_id, error=statuses.to_error(result))
-    return sender_pb2.SendStreamResponse(
+    response = sender_pb2.SendStreamResponse(
         frame_id=frame_id,
         sequence_numbers=result.numbers,
         duplicates=result.duplicates,
-        failures=[
-            sender_pb2.GroupFailure(group=group, error=statuses.to_error(error))
-            for group, error in result.failures.items()
-        ],
         possible_duplicates=result.possible_duplicates,
     )
+    # Each error once: thousands of units may share one.
+    spelt: dict[BusError, message_pb2.Error] = {}
+    for group, error in result.failures.items():
+        if error not in spelt:
+            spelt[error] = statuses.to_error(error)
+        response.failures.add(group=group, error=spelt[error])
+    return response
 
 
 def _columns(messages: Sequence[sender_pb2.OutgoingMessage]) -> message_pb2.MessageBatch:
