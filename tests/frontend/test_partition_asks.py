@@ -1,5 +1,7 @@
 """Which partitions are asked, and for how many messages."""
 
+import time
+
 import pytest
 
 from bendybus.frontend.core import partition_asks, receive_cache
@@ -184,3 +186,37 @@ def test_a_plain_queue_is_asked_for_exactly_what_is_wanted_also_by_a_quick_loop(
     loop_quickly(receiver, 3 * partition_asks.AHEAD_MS)
 
     assert receiver.cache.cached() == 0
+
+
+def leaving_s(count: int) -> float:
+    """Return the time that it takes when so many receivers of a plain queue leave at once."""
+    receiver = Receiver(partitions=1)
+    waiting = [receiver.grant(1) for _ in range(count)]
+    began_s = time.process_time()
+
+    for tag in waiting:
+        receiver.take(receiver.cache.drop([receiver.credits[tag]], receiver.now))
+
+    assert receiver.cache.waiting() == 0
+    assert not receiver.asked
+    return time.process_time() - began_s
+
+
+def test_a_receiver_that_leaves_costs_the_same_however_many_others_there_are() -> None:
+    few_s = min(leaving_s(500) for _ in range(3))
+
+    # Ten times as many receivers take ten times as long, and not a hundred times.
+    assert leaving_s(5_000) < 40 * few_s
+
+
+def test_of_the_asks_of_a_plain_queue_the_latest_ones_are_withdrawn() -> None:
+    receiver = Receiver(partitions=1)
+    asks = []
+    for messages in (1, 2, 3):
+        tag = receiver.grant(messages)
+        asks.append((tag, receiver.asked[0]))
+
+    receiver.cancel(asks[0][0])
+
+    assert receiver.withdrawn[0].ask_id == asks[2][1].ask_id
+    assert receiver.asked[0].messages == 2

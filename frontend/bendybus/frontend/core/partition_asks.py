@@ -138,6 +138,12 @@ class PartitionAsks:
         # By ask id, until they are answered; and the one that is not withdrawn, by partition.
         self.open: dict[int, OpenAsk] = {}
         self._asked: dict[int, int] = {}
+        # Those of `open` that are not withdrawn, the latest last, and what they are for; and those
+        # that go to partitions which had more. A receiver that leaves costs the same however many
+        # asks there are.
+        self._live: dict[int, OpenAsk] = {}
+        self._live_messages = 0
+        self._filling: dict[int, OpenAsk] = {}
         # Partitions that had more the last time. In turn.
         self._full: deque[int] = deque()
         self._turn = 0
@@ -155,6 +161,9 @@ class PartitionAsks:
     ) -> OpenAsk | None:
         """Take the end of an ask; `full`: the partition has more, `heard`: it said so itself."""
         opened = self.open.pop(ask_id, None)
+        if opened is not None:
+            self._filling.pop(ask_id, None)
+            self._not_live(ask_id, opened)
         if self._asked.get(partition) == ask_id:
             del self._asked[partition]
         if heard:
@@ -196,8 +205,8 @@ class PartitionAsks:
         late = False
         if not small:
             under_way = 0
-            for opened in self.open.values():
-                if opened.fills and not opened.withdrawn:
+            for opened in self._filling.values():
+                if not opened.withdrawn:
                     if opened.since_ms > now_ms - BROADEN_MS:
                         under_way += opened.messages
                     else:
@@ -235,14 +244,12 @@ class PartitionAsks:
         [partition] = self._partitions
         if not self._available(partition):
             return []
-        live = {ask_id: o for ask_id, o in self.open.items() if not o.withdrawn}
-        left = wanted - sum(opened.messages for opened in live.values())
+        left = wanted - self._live_messages
         actions: list[AskPartition | WithdrawAsk] = []
-        for ask_id in reversed(live):
-            if left >= 0:
-                break
-            left += live[ask_id].messages
-            actions.append(self.withdraw(ask_id, live[ask_id]))
+        while left < 0:
+            ask_id, opened = self._live.popitem()
+            left += opened.messages
+            actions.append(self.withdraw(ask_id, opened))
         if left > 0:
             left = min(left, bounds.ASK_MESSAGES_MAX)
             actions.append(self._open(OpenAsk(partition, left, now_ms, False, owner)))
@@ -261,7 +268,10 @@ class PartitionAsks:
 
     def _open(self, ask: OpenAsk) -> AskPartition:
         ask_id = self._next_ask_id()
-        self.open[ask_id] = ask
+        self.open[ask_id] = self._live[ask_id] = ask
+        self._live_messages += ask.messages
+        if ask.fills:
+            self._filling[ask_id] = ask
         self._asked[ask.partition] = ask_id
         size_bytes = max(1, CACHE_BYTES_MAX // len(self._partitions))
         return AskPartition(ask_id, ask.partition, ask.messages, size_bytes)
@@ -274,7 +284,7 @@ class PartitionAsks:
 
     def unwanted(self, now_ms: int) -> list[WithdrawAsk]:
         """Withdraw asks without a waiting receive, shortly after the last receive ended."""
-        if not any(not opened.withdrawn for opened in self.open.values()):
+        if not self._live:
             self._unwanted_since_ms = None
         elif len(self._partitions) == 1:
             return self.withdraw_all()
@@ -287,18 +297,20 @@ class PartitionAsks:
     def withdraw_all(self) -> list[WithdrawAsk]:
         """Withdraw all asks."""
         self._unwanted_since_ms = None
-        return [
-            self.withdraw(ask_id, opened)
-            for ask_id, opened in self.open.items()
-            if not opened.withdrawn
-        ]
+        return [self.withdraw(ask_id, opened) for ask_id, opened in list(self._live.items())]
 
     def withdraw(self, ask_id: int, opened: OpenAsk) -> WithdrawAsk:
         """Take an ask back."""
+        self._not_live(ask_id, opened)
         opened.withdrawn = True
         if self._asked.get(opened.partition) == ask_id:
             del self._asked[opened.partition]
         return WithdrawAsk(ask_id, opened.partition)
+
+    def _not_live(self, ask_id: int, opened: OpenAsk) -> None:
+        if not opened.withdrawn:
+            self._live.pop(ask_id, None)
+            self._live_messages -= opened.messages
 
     def times(self, *, wanted: bool, looked_ms: int) -> list[int]:
         """Return when asks are to be withdrawn, or slow partitions no longer waited for."""
@@ -306,6 +318,6 @@ class PartitionAsks:
         if self._unwanted_since_ms is not None:
             times.append(self._unwanted_since_ms + WITHDRAW_MS)
         if wanted:
-            late = [o.since_ms + BROADEN_MS for o in self.open.values() if o.fills]
+            late = [opened.since_ms + BROADEN_MS for opened in self._filling.values()]
             times += [time for time in late if time > looked_ms]
         return times
