@@ -3,8 +3,8 @@
 import pytest
 
 from bendybus.amqp import events
-from bendybus.amqp.performatives import Attach, Detach, Source, Target, Transfer
-from tests.amqp.peers import Peer, framed, message
+from bendybus.amqp.performatives import Attach, Detach, End, Flow, Source, Target, Transfer
+from tests.amqp.peers import Peer, framed, message, transfers
 
 pytestmark = pytest.mark.requirement("R633")
 
@@ -62,3 +62,37 @@ def test_a_driver_that_knows_no_turns_gets_everything_at_once() -> None:
 
     assert [type(each) for each in found] == [events.Attached] * 3
     assert not peer.engine.has_input
+
+
+def test_what_waited_for_a_window_is_written_in_turns_before_the_next_frame_is_taken() -> None:
+    peer = Peer()
+    peer.open()
+    peer.send(End())
+    peer.begin(incoming_window=0)
+    link = peer.attach_receiver(0)
+    peer.flow(0, 100, incoming_window=0)
+    for number in range(10):
+        link.send(b"%d" % number, message(), settled=True)
+    peer.take()
+    assert transfers(peer) == []
+    opening = Flow(0, 1_000, 0, 0)
+    begun = len(peer.events)
+
+    checked = 0
+
+    def is_over() -> bool:
+        nonlocal checked
+        checked += 1
+        return checked % 4 == 0
+
+    found = peer.engine.receive(framed(opening) + framed(Detach(0, True)), is_over)
+    peer.take()
+    # The flow itself, and three transfers.
+    assert len(transfers(peer)) == 3
+    while peer.engine.has_input:
+        found += peer.engine.receive(b"", is_over)
+    peer.take()
+
+    assert [each.delivery_tag for each, _ in transfers(peer)] == [b"%d" % n for n in range(10)]
+    assert [type(each) for each in found] == [events.WindowOpened, events.Detached]
+    assert (len(peer.events), peer.engine.waiting_bytes) == (begun, 0)

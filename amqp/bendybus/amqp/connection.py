@@ -41,7 +41,7 @@ ANONYMOUS: Final = "ANONYMOUS"
 SASL_OK: Final = 0
 # Events that callers collect and process together. Of several flows of a link, the last one counts:
 # a drain that is taken back in the same bytes is none.
-_CHEAP: Final = (events.Delivered, events.Disposed, events.CreditChanged)
+_CHEAP: Final = (events.Delivered, events.Disposed, events.CreditChanged, events.WindowOpened)
 SASL_AUTH: Final = 1
 
 
@@ -136,6 +136,8 @@ class Connection:
         # Our channels that are free again.
         self._freed: list[int] = []
         self._to_flush: dict[Session, None] = {}
+        # Sessions with transfers that waited for the peer's window, which is open now.
+        self._opened: dict[Session, None] = {}
         # Reported in `_events` already.
         self._credit_changed: set[IncomingLink | OutgoingLink] = set()
 
@@ -161,6 +163,11 @@ class Connection:
             self._reader.size_max = max(self.settings.max_frame_size, size_bytes)
 
     @property
+    def output_bytes(self) -> int:
+        """How many bytes wait to be taken by `output`."""
+        return len(self._out)
+
+    @property
     def sessions(self) -> tuple[Session, ...]:
         """The sessions that are not ended."""
         return tuple(self._sessions.values())
@@ -176,7 +183,8 @@ class Connection:
         """Take bytes of the peer; return the events.
 
         With `is_over`, it stops after the frame at which that is true, and after each frame that
-        changes a link: its event may cost the caller more than the frame. While `has_input` is
+        changes a link: its event may cost the caller more than the frame. It also stops between
+        two transfers that waited for a window which the peer has opened. While `has_input` is
         true, call it again with b"".
         """
         self.has_input = False
@@ -184,7 +192,7 @@ class Connection:
             return []
         self._reader.feed(data)
         try:
-            while self._step():
+            while (self._opened and self._write_waiting()) or self._step():
                 if is_over is not _never and (
                     is_over() or (self._events and type(self._events[-1]) not in _CHEAP)
                 ):
@@ -250,6 +258,10 @@ class Connection:
         """Flush a session before the next output."""
         self._to_flush[session] = None
 
+    def write_waiting_of(self, session: Session) -> None:
+        """Write what waited for the window of a session, before the next frame is taken."""
+        self._opened[session] = None
+
     def emit(self, event: events.Event) -> None:
         """Report an event."""
         self._events.append(event)
@@ -261,6 +273,15 @@ class Connection:
             self._events.append(events.CreditChanged(link))
 
     # Inside
+
+    def _write_waiting(self) -> bool:
+        """Write a transfer that waited for its window; False: no window has room for any."""
+        while self._opened:
+            session = next(iter(self._opened))
+            if session.write_waiting():
+                return True
+            del self._opened[session]
+        return False
 
     def _step(self) -> bool:
         """Take the next header or frame; False: it is not complete, or waits for an answer."""
@@ -463,6 +484,7 @@ class Connection:
 
     def _let_go(self) -> None:
         self._to_flush.clear()
+        self._opened.clear()
         for session in self._sessions.values():
             session.ended()
         self._sessions.clear()

@@ -52,6 +52,13 @@ class CreditChanged:
 
 
 @dataclass(slots=True)
+class WindowOpened:
+    """The peer has opened the window of a session, and what waited for that is written."""
+
+    session: "Session"
+
+
+@dataclass(slots=True)
 class Delivered:
     """A complete delivery arrived. The caller must settle it, unless it is settled already."""
 
@@ -115,6 +122,7 @@ Event: TypeAlias = (
     | Begun
     | Attached
     | CreditChanged
+    | WindowOpened
     | Delivered
     | Disposed
     | Detached

@@ -103,6 +103,11 @@ class Session:
         return tuple(self._links.values())
 
     @property
+    def is_writable(self) -> bool:
+        """Whether what is sent now is written at once: the peer's window is open, nothing waits."""
+        return self._remote_window > 0 and not self._waiting
+
+    @property
     def unsettled(self) -> int:
         """How many deliveries the peer has not settled."""
         return len(self._unsettled) + len(self._decided)
@@ -243,6 +248,26 @@ class Session:
             self._waiting = deque(each for each in self._waiting if each.waiting)
             self._dropped = 0
 
+    def write_waiting(self) -> bool:
+        """Write the next transfer that waits; return whether the peer's window had room for one."""
+        while self._waiting and self._remote_window > 0:
+            delivery = self._waiting[0]
+            if not delivery.waiting:
+                self._dropped -= 1
+                self._waiting.popleft()
+                continue
+            body, payload = delivery.waiting.pop()
+            self._count_waiting(-(len(body) + len(payload) + _WAITING_BYTES))
+            self._write_transfer(body, payload)
+            if not delivery.waiting:
+                delivery.waiting = None
+                delivery.link.written()
+                self._waiting.popleft()
+            return True
+        if self.is_writable:
+            self.emit(events.WindowOpened(self))
+        return False
+
     def _fitting(self, state: Composite) -> bytes:
         """Return the encoding of a state, shortened if it does not fit into a frame."""
         encoded, most = encoded_state(state), self.connection.body_bytes_max - _DISPOSITION_BYTES
@@ -277,23 +302,6 @@ class Session:
         self._next_outgoing_id = serial.after(self._next_outgoing_id)
         self.connection.write_body(self.channel, body, payload)
 
-    def _write_waiting(self) -> None:
-        """Write what waits, as far as the peer's window goes."""
-        while self._waiting and self._remote_window > 0:
-            delivery = self._waiting[0]
-            if delivery.waiting:
-                body, payload = delivery.waiting.pop()
-                self._count_waiting(-(len(body) + len(payload) + _WAITING_BYTES))
-                self._write_transfer(body, payload)
-                if delivery.waiting:
-                    # Its further transfers.
-                    continue
-                delivery.waiting = None
-                delivery.link.written()
-            else:
-                self._dropped -= 1
-            self._waiting.popleft()
-
     # From the peer
 
     def take(self, performative: Composite, payload: bytes) -> None:
@@ -324,7 +332,7 @@ class Session:
         self._echoes.clear()
         self._waiting.clear()
         self._count_waiting(-self.waiting_bytes)
-        self._dropped = 0
+        self._dropped = self._remote_window = 0
         self._run = None
 
     def _count_waiting(self, size_bytes: int) -> None:
@@ -402,8 +410,10 @@ class Session:
     def _take_flow(self, flow: Flow) -> None:
         seen = 0 if flow.next_incoming_id is None else flow.next_incoming_id
         in_flight = max(0, serial.distance(seen, self._next_outgoing_id))
+        was_writable = self.is_writable
         self._remote_window = flow.incoming_window - in_flight
-        self._write_waiting()
+        if not was_writable and self._remote_window > 0:
+            self.connection.write_waiting_of(self)
         link = None
         if flow.handle is not None:
             link = self._link(flow.handle)
