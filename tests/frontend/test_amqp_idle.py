@@ -13,7 +13,7 @@ from bendybus.frontend.listeners.amqp.client_connection import Times
 from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
 from bendybus.frontend.listeners.amqp.management import ManagementLink
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
-from bendybus.frontend.listeners.amqp.request_links import ReplyLink
+from bendybus.frontend.listeners.amqp.replies import ReplyLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
 from tests.frontend.amqp_listening import KEY, POLICY, Listening
 from tests.integration.raw_amqp import SENDER, attach_of, ended

@@ -32,7 +32,8 @@ from bendybus.frontend.listeners.amqp.cbs import CbsLink
 from bendybus.frontend.listeners.amqp.coordinator import CoordinatorLink
 from bendybus.frontend.listeners.amqp.management import ManagementLink
 from bendybus.frontend.listeners.amqp.receiving import MESSAGE_BYTES_MAX, ReceivingLink
-from bendybus.frontend.listeners.amqp.request_links import ReplyLink, RequestLink
+from bendybus.frontend.listeners.amqp.replies import ReplyLink
+from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.listeners.amqp.sending import ENVELOPE_BYTES, SendingLink
 from bendybus.frontend.listeners.amqp.session_receiving import SESSION_FILTER, SessionReceivingLink
 from bendybus.frontend.security.authenticator import Operation
@@ -125,7 +126,7 @@ def _attach_outgoing(connection: "ClientConnection", link: OutgoingLink, address
         _attach_receiver(connection, link, address.path)
         return
     reply = ReplyLink(connection, link, address.path)
-    connection.reply_links.add(reply)
+    connection.replies.links.add(reply)
     link.context = reply
     link.accept(max_message_size=MESSAGE_BYTES_MAX)
 

@@ -43,7 +43,7 @@ from bendybus.frontend.listeners.amqp.hand_over import DETACHED
 from bendybus.frontend.listeners.amqp.held_sessions import HeldSessions
 from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
-from bendybus.frontend.listeners.amqp.request_links import ReplyLink
+from bendybus.frontend.listeners.amqp.replies import Replies
 from bendybus.frontend.listeners.amqp.sending import SendingLink
 from bendybus.frontend.listeners.amqp.session_lists import SessionLists
 from bendybus.frontend.listeners.amqp.session_receiving import SessionReceivingLink
@@ -132,7 +132,7 @@ class ClientConnection:
         self.settled_s = self.delivered_s = 0.0
         # Sending links with transfers to pass on at the end of this read.
         self.collected: dict[SendingLink, None] = {}
-        self.reply_links: set[ReplyLink] = set()
+        self.replies = Replies(self)
         self.coordinators: set[CoordinatorLink] = set()
         self.held_sessions, self.session_lists = HeldSessions(), SessionLists()
         self._engine = Connection(settings, reserve=self.reserve, release=self.release)
@@ -171,7 +171,7 @@ class ClientConnection:
         self._stack = contextlib.ExitStack()
         self.flow = self._stack.enter_context(self.front_end.deliveries.of(self))
         self._unwritten = self._stack.enter_context(self.flow.stream())
-        self._unwritten_bytes = 0
+        self._unwritten_bytes = self._output_bytes = 0
         self.later(self._times.open_s, self._must_be_open)
         self._heard_s = self._loop.time()
         self._silence_s = (settings.idle_time_out_ms or 0) / 1_000
@@ -237,6 +237,7 @@ class ClientConnection:
             self._leave(link, lost=True)
         self._count_links()
         self._engine.lost()
+        self.replies.lost()
         for timer in self._timers:
             timer.cancel()
         for handle in (self._heartbeat, self._recheck):
@@ -340,6 +341,11 @@ class ClientConnection:
         return bool(asked or self._engine.waiting_bytes)
 
     @property
+    def output_end(self) -> int:
+        """Where the output ends now, from its beginning, in bytes."""
+        return self._output_bytes + self._engine.output_bytes
+
+    @property
     def unsettled(self) -> int:
         """How many deliveries the client has, and has not settled."""
         return sum(each.unsettled for each in self._engine.sessions)
@@ -428,6 +434,7 @@ class ClientConnection:
         self._answered.set()
         data = self._engine.output()
         if data:
+            self._output_bytes += len(data)
             self._wire.write(data)
             self._account()
         if self._engine.is_closed:
@@ -464,7 +471,9 @@ class ClientConnection:
         """Count unwritten output."""
         if self.gone:
             return
-        now = self._wire.unwritten() + self._engine.waiting_bytes
+        unwritten = self._wire.unwritten()
+        self.replies.read(self._output_bytes - unwritten)
+        now = unwritten + self._engine.waiting_bytes
         change, self._unwritten_bytes = now - self._unwritten_bytes, now
         if change > 0:
             self._unwritten.handed(change)
@@ -532,6 +541,8 @@ class ClientConnection:
         elif isinstance(event, events.CreditChanged):
             if event.link.context is not None:
                 event.link.context.credit_changed()
+        elif isinstance(event, events.WindowOpened):
+            self.replies.window_opened(event.session)
         elif isinstance(event, events.Attached):
             self._attached(event)
         elif isinstance(event, events.Detached):

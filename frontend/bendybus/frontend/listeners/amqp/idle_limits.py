@@ -10,7 +10,7 @@ from bendybus.amqp.links import IncomingLink, Link, OutgoingLink
 from bendybus.amqp.performatives import Error
 from bendybus.frontend.listeners.amqp.cbs import CbsLink
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
-from bendybus.frontend.listeners.amqp.request_links import ReplyLink
+from bendybus.frontend.listeners.amqp.replies import ReplyLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
 
 if TYPE_CHECKING:

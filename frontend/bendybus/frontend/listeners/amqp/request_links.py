@@ -6,18 +6,15 @@ client ── request: message-id, reply-to ──►  node
 """
 
 from abc import ABC, abstractmethod
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
 
 from bendybus.amqp import sections
 from bendybus.amqp.errors import DecodeError
 from bendybus.amqp.events import Delivered
-from bendybus.amqp.links import IncomingLink, OutgoingLink
+from bendybus.amqp.links import IncomingLink
 from bendybus.amqp.performatives import Accepted, Error, Rejected, TransactionalState
 from bendybus.amqp.sections import Message, Properties
-from bendybus.frontend.core.quota.bounds import REPLY_BYTES
-from bendybus.frontend.core.quota.room import Holder
+from bendybus.frontend.listeners.amqp.replies import Held, ReplyLink
 
 if TYPE_CHECKING:
     from bendybus.frontend.listeners.amqp.client_connection import ClientConnection
@@ -25,55 +22,6 @@ if TYPE_CHECKING:
 # Credit for requests: ample, since the SDK for JavaScript fails a request that waits a second for
 # it. The quota bounds what requests and replies hold in bytes.
 CREDIT: Final = 5_000
-
-
-class ReplyLink:
-    """A link on which replies go to the client."""
-
-    def __init__(self, connection: "ClientConnection", link: OutgoingLink, address: str) -> None:
-        self._connection = connection
-        self.link = link
-        self.address = address
-        # What a request may have as reply-to to name this link.
-        self.names = (link.name, getattr(link.attach.target, "address", None))
-        self._waiting: deque[tuple[bytes, Holder]] = deque()
-
-    def credit_changed(self) -> None:
-        """Send what waits for credit."""
-        while self._waiting and self.link.credit and self.link.is_open:
-            payload, holder = self._waiting.popleft()
-            self._give(payload, holder)
-            self._send(payload)
-        if self.link.drain:
-            self.link.drained()
-
-    def reply(self, payload: bytes) -> None:
-        """Send a reply, or keep it until there is credit."""
-        if not self.link.is_open:
-            return
-        if self.link.credit and not self._waiting:
-            self._send(payload)
-        elif self._connection.quota.answers.take(
-            holder := self._connection.holder, len(payload) + REPLY_BYTES
-        ):
-            self._waiting.append((payload, holder))
-        else:
-            text = "the replies to its requests are not read"
-            self._connection.detach(self.link, Error("amqp:resource-limit-exceeded", text))
-        self._connection.write_soon()
-
-    def closed(self, *, lost: bool = False) -> None:
-        """Take note that the link is detached."""
-        for payload, holder in self._waiting:
-            self._give(payload, holder)
-        self._waiting.clear()
-        self._connection.reply_links.discard(self)
-
-    def _give(self, payload: bytes, holder: Holder) -> None:
-        self._connection.quota.answers.give(holder, len(payload) + REPLY_BYTES)
-
-    def _send(self, payload: bytes) -> None:
-        self.link.send(uuid4().bytes, payload, settled=True)
 
 
 class RequestLink(ABC):
@@ -125,8 +73,14 @@ class RequestLink(ABC):
         """Take note that the link is detached: it gets no more credit."""
         self._finishing = True
 
-    def reply(self, request: Message, properties: dict[str, Any], body: Any = None) -> None:
-        """Send the reply to a request."""
+    def reply(
+        self,
+        request: Message,
+        properties: dict[str, Any],
+        body: Any = None,
+        held: Held | None = None,
+    ) -> bool:
+        """Send the reply to a request; return whether the room in which it was built is its now."""
         asked = request.properties or Properties()
         correlation_id = asked.correlation_id if asked.message_id is None else asked.message_id
         payload = sections.encode(
@@ -138,11 +92,10 @@ class RequestLink(ABC):
             )
         )
         found = self._reply_link(asked.reply_to)
-        if found is not None:
-            found.reply(payload)
+        return found is not None and found.reply(payload, held)
 
     def _reply_link(self, reply_to: Any) -> ReplyLink | None:
-        links = [each for each in self.connection.reply_links if each.address == self.address]
+        links = [each for each in self.connection.replies.links if each.address == self.address]
         if reply_to is not None:
             for each in links:
                 if reply_to in each.names:
