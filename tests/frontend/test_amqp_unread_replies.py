@@ -1,5 +1,7 @@
 """Replies that a client of AMQP has not read: they are counted, bounded, and come in the end."""
 
+import contextlib
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -93,3 +95,60 @@ def test_a_link_ends_when_its_replies_behind_a_closed_window_are_too_many(
         raw.send(Detach(1, True))
         eventually(lambda: held(listening) == filled[1])
         listening.ask(lambda: answers.give(*filled))
+
+
+def test_a_reply_of_which_the_window_has_room_for_a_part_keeps_its_room(
+    listening: Listening,
+) -> None:
+    asked = request(1, "com.microsoft:peek-message", id_bytes=50_000)
+    with listening.raw().open(max_frame_size=20_000) as raw:
+        attached(raw, "q/$management", window=1)
+        for at in range(3):
+            part = asked[at * 20_000 : (at + 1) * 20_000]
+            raw.write(part)
+        raw.wait(Transfer)
+        assert held(listening) > 50_000
+
+        raw.send(flow_of(1, CREDIT, incoming_window=100, next_incoming_id=1))
+
+        assert not raw.wait(Transfer, lambda each: not each.more).more
+        eventually(lambda: held(listening) == 0)
+
+
+def test_a_reply_keeps_the_room_in_which_it_was_built_until_it_is_read(
+    listening: Listening,
+) -> None:
+    count, id_bytes = 200, 50_000
+    asked = b"".join(
+        request(each, "com.microsoft:peek-message", id_bytes=id_bytes) for each in range(count)
+    )
+    with listening.raw(receive_bytes=4_096).open() as raw:
+        attached(raw, "q/$management")
+        [connection] = listening.connections()
+
+        def write() -> None:
+            with contextlib.suppress(OSError):
+                raw.write(asked)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        eventually(lambda: listening.ask(lambda: connection.reading.paused))
+        assert held(listening) > id_bytes
+        read = ids(raw, count)
+        writer.join()
+
+        assert [each.strip() for each in read] == [str(each) for each in range(count)]
+        eventually(lambda: held(listening) == 0)
+
+
+def test_unread_replies_leave_no_room_taken_with_their_connection(listening: Listening) -> None:
+    asked = b"".join(
+        request(each, "com.microsoft:peek-message", id_bytes=50_000) for each in range(4)
+    )
+    for window in (0, 1, 10):
+        with listening.raw(receive_bytes=4_096).open(max_frame_size=20_000) as raw:
+            attached(raw, "q/$management", window=window)
+            raw.write(asked)
+            eventually(lambda: held(listening) > 0)
+        eventually(lambda: not listening.connections())
+        eventually(lambda: held(listening) == 0)

@@ -51,6 +51,7 @@ from bendybus.frontend.listeners.amqp import (
 )
 from bendybus.frontend.listeners.amqp.fields import Fields
 from bendybus.frontend.listeners.amqp.incoming_messages import Columns
+from bendybus.frontend.listeners.amqp.replies import Held
 from bendybus.frontend.listeners.amqp.request_links import RequestLink
 from bendybus.frontend.security.authenticator import Operation
 from bendybus.frontend.upstreams.unary_calls import CancelPart, SendPart, StatePart
@@ -97,6 +98,8 @@ class Asked:
     has_room: bool
     # On the loop's clock.
     came_s: float
+    # The room in which its reply is built; None: it needs none, or the reply has it.
+    held: Held | None = None
 
     @property
     def properties(self) -> dict[Any, Any]:
@@ -160,7 +163,7 @@ class ManagementLink(RequestLink):
                     await connection.quota.requests.wait(asked.holder, asked.size_bytes)
             except TimeoutError:
                 text = "requests under way fill what a connection, a policy, or all may have"
-                self._fail(asked.request, errors.ServerBusy(f"{text}."))
+                self._fail(asked, errors.ServerBusy(f"{text}."))
                 return
             asked.has_room = True
             connection.requests_without_room -= 1
@@ -177,29 +180,30 @@ class ManagementLink(RequestLink):
                     await answers.wait(holder, size)
             except TimeoutError:
                 text = "answers that are not read fill what a connection, or a policy, may have"
-                self._fail(asked.request, errors.ServerBusy(f"{text}."))
+                self._fail(asked, errors.ServerBusy(f"{text}."))
                 return
+            asked.held = Held(holder, size)
         try:
             await self._answered(asked)
         finally:
-            if size:
-                answers.give(holder, size)
+            if asked.held is not None:
+                answers.give(*asked.held)
 
     async def _answered(self, asked: Asked) -> None:
         try:
             body = await self._perform(asked)
         except BusError as error:
             self.connection.front_end.metrics.refused(self.path, error)
-            self._fail(asked.request, error)
+            self._fail(asked, error)
         except Exception as error:
             # The boundary of this task: the client must not wait for ever.
             logger.exception("AMQP request: failed")
-            self._fail(asked.request, BusError(f"the request failed: {error!r}"))
+            self._fail(asked, BusError(f"the request failed: {error!r}"))
         else:
             if body is None:
-                self._say(asked.request, _NO_CONTENT, "No content.")
+                self._say(asked, _NO_CONTENT, "No content.")
             else:
-                self._say(asked.request, 200, "OK", body)
+                self._say(asked, 200, "OK", body)
 
     async def _perform(self, asked: Asked) -> Reply:
         properties = asked.properties
@@ -248,20 +252,22 @@ class ManagementLink(RequestLink):
             front_end = self.connection.front_end
             part.numbers[:] = await reserved_numbers.reserve(front_end, entity, part.messages)
 
-    def _say(self, request: Message, status: int, text: str, body: Any = None) -> None:
+    def _say(self, asked: Asked, status: int, text: str, body: Any = None) -> None:
         properties = {"statusCode": Int(status), "statusDescription": text}
-        self.reply(request, properties, body)
+        self._reply(asked, properties, body)
 
-    def _fail(self, request: Message, error: BusError) -> None:
+    def _fail(self, asked: Asked, error: BusError) -> None:
         told = coordinator.refusal(error, self.path)
-        self.reply(
-            request,
-            {
-                "statusCode": Int(conditions.status_of(error)),
-                "statusDescription": told.description or "",
-                "errorCondition": Symbol(told.condition),
-            },
-        )
+        properties = {
+            "statusCode": Int(conditions.status_of(error)),
+            "statusDescription": told.description or "",
+            "errorCondition": Symbol(told.condition),
+        }
+        self._reply(asked, properties)
+
+    def _reply(self, asked: Asked, properties: dict[str, Any], body: Any = None) -> None:
+        if self.reply(asked.request, properties, body, asked.held):
+            asked.held = None
 
     def lock_session(self, fields: Fields) -> bytes:
         """Return the token of the session whose lock a request's messages have, b"" for none.
