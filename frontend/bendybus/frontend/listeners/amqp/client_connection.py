@@ -21,6 +21,7 @@ from bendybus.amqp.connection import Connection, ConnectionSettings
 from bendybus.amqp.links import Link, LinkState, OutgoingDelivery, OutgoingLink
 from bendybus.amqp.performatives import Error
 from bendybus.domain.errors import BusError
+from bendybus.domain.steps import Steps
 from bendybus.frontend.core.quota.bounds import (
     CROWDED_BYTES,
     LINK_BYTES,
@@ -311,7 +312,17 @@ class ClientConnection:
         return self.held_sessions.token(path, session_id, link_name)
 
     def recheck(self) -> None:
-        """Detach the links whose tokens are no longer valid."""
+        """Detach the links whose tokens are no longer valid, in turns of the connection."""
+        self.start(self._detach_invalid())
+        self._recheck_in_time()
+        if not self.claims.any:
+            self.later(self._times.token_s, self._must_have_token)
+
+    async def _detach_invalid(self) -> None:
+        await self.reading.own_turn()
+        await self.reading.do(self._check_links())
+
+    def _check_links(self) -> Steps[None]:
         for link in self.links():
             if link.is_open and isinstance(link.context, (SendingLink, ReceivingLink)):
                 operation, path = link.context.right
@@ -319,9 +330,7 @@ class ClientConnection:
                     self.claims.check(operation, path)
                 except BusError as error:
                     self.detach(link, conditions.of(error, path))
-        self._recheck_in_time()
-        if not self.claims.any:
-            self.later(self._times.token_s, self._must_have_token)
+                yield
 
     def _recheck_in_time(self) -> None:
         """Schedule `recheck` for when the next token expires."""
