@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bendybus.amqp.performatives import Attach, Detach
+from bendybus.amqp.performatives import Attach, Close, Detach, End
 from bendybus.domain import errors
 from bendybus.frontend.core.quota.bounds import TURN_S
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
+from tests.amqp.peers import framed
 from tests.frontend.amqp_listening import Listening
 from tests.integration.raw_amqp import RECEIVER, RawAmqp, attach_of, ended
 
@@ -25,19 +27,25 @@ def listening() -> Iterator[Listening]:
     assert made.failures == []
 
 
-def receiving(listening: Listening, raw: RawAmqp) -> Any:
-    """Attach links, as if each received from a queue; return what the listener has of them."""
+def attached(listening: Listening, raw: RawAmqp, context: Callable[[Any, Any], Any]) -> Any:
+    """Attach links, with a context of ours for each; return what the listener has of them."""
     [connection] = [each for each in listening.connections() if not each.links()]
     for handle in range(LINKS):
         raw.send(attach_of("$cbs", RECEIVER, handle, name=f"r{handle}"))
         raw.wait(Attach)
 
-    def receive() -> None:
+    def give() -> None:
         for link in connection.links():
-            link.context = ReceivingLink(connection, link, "q")
+            link.context.closed()
+            link.context = context(connection, link)
 
-    listening.ask(receive)
+    listening.ask(give)
     return connection
+
+
+def receiving(connection: Any, link: Any) -> ReceivingLink:
+    """Return the context of a link as if it received from a queue."""
+    return ReceivingLink(connection, link, "q")
 
 
 class Clock:
@@ -81,7 +89,8 @@ def test_links_whose_tokens_have_ended_are_detached_in_turns(
     clients = []
     for _ in range(connections):
         clients.append(listening.raw().open())
-        receiving(listening, clients[-1]).claims.check = check
+        connection = attached(listening, clients[-1], receiving)
+        connection.claims.check = check
     listening.ask(lambda: setattr(listening.listener.turns, "clock", clock))
 
     recheck = listening.listener.recheck
@@ -92,3 +101,25 @@ def test_links_whose_tokens_have_ended_are_detached_in_turns(
         refused = [ended(client.wait(Detach)) for _ in range(LINKS)]
         assert refused == ["amqp:unauthorized-access"] * LINKS
         client.socket.close()
+
+
+@pytest.mark.requirement("R633")
+@pytest.mark.parametrize("how", ["session", "close", "lost"])
+def test_links_that_end_with_their_session_or_connection_do_so_in_turns(
+    listening: Listening, how: str
+) -> None:
+    clock = Clock()
+    with listening.raw().open() as raw:
+        connection = attached(listening, raw, lambda *_: SimpleNamespace(closed=clock.work))
+        listening.ask(lambda: setattr(listening.listener.turns, "clock", clock))
+        ending = {"session": framed(End()), "close": framed(Close())}.get(how)
+
+        def end() -> None:
+            if ending is None:
+                connection.lost()
+            else:
+                connection.received(ending)
+
+        most = listening.run(most_at_once(clock, end, LINKS))
+
+    assert (clock.done, most) == (LINKS, A_TURN + 1)

@@ -120,3 +120,16 @@ def test_a_paused_connection_is_not_told_that_there_is_nothing() -> None:
 
     assert receiver.handed == [(tag, [])]
     assert receiver.unanswered == [tag]
+
+
+def test_a_receiver_that_has_stopped_gets_no_message_that_was_asked_for_it() -> None:
+    receiver = Receiver(partitions=1)
+    gone = receiver.grant(1, owner="gone")
+    receiver.cache.forget([receiver.credits[gone]])
+
+    receiver.reserve(0, "a")
+    assert receiver.handed == []
+    other = receiver.ask(1, owner="other")
+    receiver.take(receiver.cache.drop([receiver.credits[gone]], receiver.now))
+
+    assert receiver.handed == [(other, ["a"])]

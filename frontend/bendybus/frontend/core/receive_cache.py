@@ -243,11 +243,15 @@ class Cache:
         self._credits.forget(credit)
         return [HandOver(credit), *self._move(now_ms)]
 
-    def drop(self, credits_: Iterable[Credit], now_ms: int) -> list[Action]:
-        """Forget credit of receivers that are gone; they are not answered."""
+    def forget(self, credits_: Iterable[Credit]) -> None:
+        """Hand nothing over for credit any more; what was asked for it waits for `drop`."""
         for credit in credits_:
             if credit in self._credits:
                 self._credits.forget(credit)
+
+    def drop(self, credits_: Iterable[Credit], now_ms: int) -> list[Action]:
+        """Forget credit of receivers that are gone; they are not answered."""
+        self.forget(credits_)
         return self._move(now_ms)
 
     def pause(self, owner: Owner) -> None:

@@ -113,6 +113,12 @@ class Receiver:
             del self.credits[tag]
         self.shared.perform(actions)
 
+    def stop(self) -> None:
+        """Receive nothing more from now on; `finish` follows, and withdraws what was asked for."""
+        for credit in self.credits.values():
+            credit.void = True
+        self.shared.cache.forget(self.credits.values())
+
     def finish(self) -> None:
         """Receive nothing more; credit is not answered."""
         credits_, self.credits = self.credits, {}

@@ -115,6 +115,18 @@ class Reading:
             await self.turn()
         self.begin()
 
+    def work(self, steps: Steps[None]) -> bool:
+        """Do steps of work at once, as long as there is time; return whether all are done."""
+        if not self._until_s and not self._turns.has_time_for(PIECE_BYTES + 1, self.stranger):
+            return False
+        self.begin()
+        while not self.is_over():
+            try:
+                next(steps)
+            except StopIteration:
+                return True
+        return False
+
     async def turn(self) -> None:
         """Wait for the next turn; for what is not passed to `received`."""
         waiting = _Coroutine(self.stranger, self.policy)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -44,7 +44,7 @@ from bendybus.frontend.listeners.amqp.hand_over import DETACHED
 from bendybus.frontend.listeners.amqp.held_sessions import HeldSessions
 from bendybus.frontend.listeners.amqp.idle_limits import IdleLimits, IdleWatch
 from bendybus.frontend.listeners.amqp.receiving import ReceivingLink
-from bendybus.frontend.listeners.amqp.replies import Replies
+from bendybus.frontend.listeners.amqp.replies import Replies, ReplyLink
 from bendybus.frontend.listeners.amqp.sending import SendingLink
 from bendybus.frontend.listeners.amqp.session_lists import SessionLists
 from bendybus.frontend.listeners.amqp.session_receiving import SessionReceivingLink
@@ -234,8 +234,7 @@ class ClientConnection:
         if self.gone:
             return
         self.gone = True
-        for link in self.links():
-            self._leave(link, lost=True)
+        self._leave(self.links(), lost=True)
         self._count_links()
         self._engine.lost()
         self.replies.lost()
@@ -390,8 +389,7 @@ class ClientConnection:
 
     def end(self, error: Error) -> None:
         """Close the connection."""
-        for link in self.links():
-            self._leave(link)
+        self._leave(self.links())
         self._engine.close(error)
         self._write()
         self._close_in_time()
@@ -401,8 +399,7 @@ class ClientConnection:
 
     def cut(self) -> None:
         """End the transport after what is written: for the client the connection is lost."""
-        for link in self.links():
-            self._leave(link, lost=True)
+        self._leave(self.links(), lost=True)
         self._write()
         self._finished = True
         self._engine.lost()
@@ -555,13 +552,11 @@ class ClientConnection:
         elif isinstance(event, events.Attached):
             self._attached(event)
         elif isinstance(event, events.Detached):
-            self._leave(event.link)
+            self._leave([event.link])
         elif isinstance(event, events.Ended):
-            for link in event.links:
-                self._leave(link)
+            self._leave(event.links)
         elif isinstance(event, events.Closed):
-            for link in event.links:
-                self._leave(link, lost=not event.by_peer)
+            self._leave(event.links, lost=not event.by_peer)
         elif isinstance(event, events.Authenticating):
             self._authenticate(event)
             return True
@@ -616,10 +611,18 @@ class ClientConnection:
                 return
         self._engine.authenticate(True)
 
-    def _leave(self, link: Link, *, lost: bool = False) -> None:
-        context, link.context = link.context, None
-        if context is not None:
-            context.closed(lost=lost)
+    def _leave(self, links: Iterable[Link], *, lost: bool = False) -> None:
+        """Do nothing more for links that have ended; what each holds is given back in turns."""
+        contexts = []
+        for link in links:
+            context, link.context = link.context, None
+            if isinstance(context, (ReceivingLink, ReplyLink)):
+                # At once: a message, or a reply, that came before its turn would be lost with it.
+                context.stop()
+            contexts.append(context)
+        closing = _closing(contexts, lost)
+        if not self.reading.work(closing):
+            self.start(self.reading.do(closing))
 
     def _attached(self, event: events.Attached) -> None:
         refused = attach.attach(self, event.link, event.attach)
@@ -629,4 +632,11 @@ class ClientConnection:
                 self.soon(self.end, refused)
         if event.link.state is LinkState.DETACHING:
             # The attach was too large for a frame of the client.
-            self._leave(event.link)
+            self._leave([event.link])
+
+
+def _closing(contexts: Iterable[Any], lost: bool) -> Steps[None]:
+    for context in contexts:
+        if context is not None:
+            context.closed(lost=lost)
+            yield

@@ -284,6 +284,11 @@ class ReceivingLink:
     def _abandoned(self, _: SettleOutcome) -> None:
         self._connection.answered(settlements=1)
 
+    def stop(self) -> None:
+        """Receive nothing more for a link that has ended; `closed` follows."""
+        if self._receiver is not None:
+            self._receiver.stop()
+
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""
         receiver, self._receiver = self._receiver, None

@@ -91,6 +91,10 @@ class ReplyLink:
         if not self._waiting or not self.link.credit:
             self._answer_drain()
 
+    def stop(self) -> None:
+        """Take no more replies for a link that has ended; `closed` follows."""
+        self._connection.replies.links.discard(self)
+
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached."""
         room = [held for _, held in self._waiting]

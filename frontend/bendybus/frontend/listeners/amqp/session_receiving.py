@@ -95,6 +95,12 @@ class SessionReceivingLink(ReceivingLink):
             self._link.drained()
             self._connection.write_soon()
 
+    def stop(self) -> None:
+        """Receive nothing more for a link that has ended, and accept no session."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+        super().stop()
+
     def closed(self, *, lost: bool = False) -> None:
         """Take note that the link is detached, or lost with its connection."""
         if self._accepting is not None:
