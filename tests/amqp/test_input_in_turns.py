@@ -96,3 +96,15 @@ def test_what_waited_for_a_window_is_written_in_turns_before_the_next_frame_is_t
     assert [each.delivery_tag for each, _ in transfers(peer)] == [b"%d" % n for n in range(10)]
     assert [type(each) for each in found] == [events.WindowOpened, events.Detached]
     assert (len(peer.events), peer.engine.waiting_bytes) == (begun, 0)
+
+
+def test_a_window_that_opens_many_times_at_once_is_reported_once() -> None:
+    peer = Peer()
+    peer.open()
+    peer.attach_receiver(0)
+    closes, opens = (framed(Flow(0, window, 0, 0)) for window in (0, 1_000))
+
+    found = peer.engine.receive((closes + opens) * 50)
+    again = peer.engine.receive(closes + opens)
+
+    assert [type(each) for each in found + again] == [events.WindowOpened] * 2

@@ -138,8 +138,8 @@ class Connection:
         self._to_flush: dict[Session, None] = {}
         # Sessions with transfers that waited for the peer's window, which is open now.
         self._opened: dict[Session, None] = {}
-        # Reported in `_events` already.
-        self._credit_changed: set[IncomingLink | OutgoingLink] = set()
+        # Of which a change of credit, or an open window, is reported in `_events` already.
+        self._reported: set[IncomingLink | OutgoingLink | Session] = set()
 
     @property
     def body_bytes_max(self) -> int:
@@ -201,7 +201,7 @@ class Connection:
         except ProtocolError as error:
             self._fail(error)
         found, self._events = self._events, []
-        self._credit_changed.clear()
+        self._reported.clear()
         return found
 
     def output(self) -> bytes:
@@ -268,9 +268,15 @@ class Connection:
 
     def credit_changed(self, link: IncomingLink | OutgoingLink) -> None:
         """Report that the credit of a link changed; once per `receive`."""
-        if link not in self._credit_changed:
-            self._credit_changed.add(link)
+        if link not in self._reported:
+            self._reported.add(link)
             self._events.append(events.CreditChanged(link))
+
+    def window_opened(self, session: Session) -> None:
+        """Report that the window of a session is open again; once per `receive`."""
+        if session not in self._reported:
+            self._reported.add(session)
+            self._events.append(events.WindowOpened(session))
 
     # Inside
 

@@ -265,7 +265,7 @@ class Session:
                 self._waiting.popleft()
             return True
         if self.is_writable:
-            self.emit(events.WindowOpened(self))
+            self.connection.window_opened(self)
         return False
 
     def _fitting(self, state: Composite) -> bytes:
