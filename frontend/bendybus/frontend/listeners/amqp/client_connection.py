@@ -346,7 +346,7 @@ class ClientConnection:
     def busy(self) -> bool:
         """Whether something that the client asked for is not answered yet."""
         asked = self.sends or self.settlements or self.requests or self.commits
-        return bool(asked or self._engine.waiting_bytes)
+        return bool(asked or self._engine.waiting_bytes or self.replies.sending)
 
     @property
     def output_end(self) -> int:

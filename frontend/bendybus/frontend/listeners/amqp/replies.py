@@ -138,6 +138,11 @@ class Replies:
         # Replies that are written and not read, in order: where they end in the output.
         self._unread: deque[tuple[int, Held]] = deque()
 
+    @property
+    def sending(self) -> bool:
+        """Whether replies that waited may be sent now, in their turns."""
+        return self._sending
+
     def wait(self, link: ReplyLink) -> None:
         """Take note that replies of a link wait."""
         self._waiting.setdefault(link.link.session, {})[link] = None
