@@ -166,8 +166,8 @@ class Replies:
             self._connection.start(self._send())
 
     async def _send(self) -> None:
-        await self._connection.reading.own_turn()
         try:
+            await self._connection.reading.own_turn()
             await self._connection.reading.do(self._send_ready())
         finally:
             self._sending = False
