@@ -1,6 +1,7 @@
 """Sends without a name of their own are repeated under one until their outcome is known."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +27,11 @@ class Partitions:
     def __init__(self, *answers: Sequence[BusError | int] | BusError) -> None:
         self.answers = list(answers)
         self.requests: list[SendRequest] = []
+        self._names = itertools.count(1)
 
     def submit(self, request: SendRequest, respond: Respond, holder: Holder) -> None:
+        if not request.producer_id:
+            request.producer_id, request.producer_sequence = b"front end", next(self._names)
         self.requests.append(request)
         said = self.answers.pop(0)
         if isinstance(said, BusError):
@@ -57,7 +61,7 @@ def request(*bodies: str, timeout_ms: int = 60_000) -> SendRequest:
 
 async def send(partitions: Partitions, given: SendRequest) -> SendOutcome:
     sends: Any = partitions
-    return await RepeatedSends(sends).send(given, Holder("c", ""))
+    return await RepeatedSends(sends, sends).send(given, Holder("c", ""))
 
 
 async def test_what_is_known_at_once_is_sent_once() -> None:
@@ -116,7 +120,7 @@ async def test_what_is_refused_as_a_whole_is_refused() -> None:
 async def test_two_requests_have_two_names() -> None:
     partitions = Partitions([1], [2])
     sends: Any = partitions
-    repeated = RepeatedSends(sends)
+    repeated = RepeatedSends(sends, sends)
 
     holder = Holder("c", "")
     await asyncio.gather(*(repeated.send(request("a"), holder) for _ in range(2)))

@@ -3,7 +3,7 @@
 What carries messages and properties through the core, opaque to all other modules, is named here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import add
 from typing import Final, TypeAlias
 
@@ -23,6 +23,16 @@ _DELIVERED_COLUMNS: Final = tuple(
     for field in message_pb2.DeliveredBatch.DESCRIPTOR.fields
     if field.name not in ("partition", "lock_tokens", "locked_until_ms", "lock_remaining_ms")
 )
+# What a message has of a column that is empty in its batch.
+_NOTHING: Final[Mapping[str, object]] = {
+    "message_ids": "",
+    "partition_keys": "",
+    "session_ids": "",
+    "time_to_live_ms": 0,
+    "scheduled_enqueue_time_ms": 0,
+    "heads": b"",
+    "formats": message_format.WHOLE,
+}
 _NESTED: Final = ("list_value", "map_value")
 
 
@@ -126,6 +136,26 @@ def pick(
             for start, end in spans:
                 target.extend(column[start:end])
     return picked
+
+
+def joined(batches: Sequence[message_pb2.MessageBatch]) -> message_pb2.MessageBatch:
+    """Return the messages of all batches, in their order."""
+    made = message_pb2.MessageBatch()
+    names = [tuple(field.name for field, _ in batch.ListFields()) for batch in batches]
+    if len(set(names)) == 1:
+        for batch in batches:
+            made.MergeFrom(batch)
+        return made
+    used = {name for each in names for name in each}
+    if "session_ids" in used:
+        # A batch without it may have a session for each message, or for none.
+        used.add("session_present")
+    for name in filter(used.__contains__, _SENT_COLUMNS):
+        target = getattr(made, name)
+        for batch in batches:
+            nothing = bool(batch.session_ids) if name == "session_present" else _NOTHING.get(name)
+            target.extend(getattr(batch, name) or [nothing] * len(batch.messages))
+    return made
 
 
 def cut(batch: message_pb2.DeliveredBatch, start: int, end: int) -> message_pb2.DeliveredBatch:

@@ -23,6 +23,7 @@ from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.core.sessions import SessionDispatcher
 from bendybus.frontend.core.settle import SettleDispatcher
+from bendybus.frontend.core.shared_sends import SharedSends
 from bendybus.frontend.core.transact import TransactionDispatcher
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams import deliver_frames, send_frames
@@ -51,6 +52,7 @@ class FrontEnd:
             for partition, address in sorted(settings.partitions.items())
         }
         self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics, self.quota.sends)
+        self.shared_sends = SharedSends(self.sends)
         self.receives = ReceiveDispatcher(self.upstreams, self.directory, self.metrics)
         timeout_s = settings.unary_timeout_s
         # Messages have separate counts: a client that reads none may go on sending and settling,

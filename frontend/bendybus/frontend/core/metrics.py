@@ -1,6 +1,6 @@
 """Counters of a front end for /metrics, with the names of Azure Monitor where it has one."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -116,11 +116,12 @@ class Metrics:
         """Show what another counts: callers that were refused."""
         self._refusals.source = refusals
 
-    def sent(self, entity: str, count: int, seconds: float) -> None:
-        """Count a frame that was stored."""
+    def sent(self, entity: str, count: int, times_s: Sequence[float]) -> None:
+        """Count messages that were stored, and how long each request took that they came in."""
         self.incoming.labels(entity).inc(count)
-        self.requests.labels(entity).inc()
-        self.send_seconds.observe(seconds)
+        self.requests.labels(entity).inc(len(times_s))
+        for time_s in times_s:
+            self.send_seconds.observe(time_s)
 
     @contextmanager
     def refusals(self, entity_path: str) -> Iterator[None]:

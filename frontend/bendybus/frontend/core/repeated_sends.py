@@ -6,7 +6,6 @@ says what became of it. So that only what stays unknown is reported so.
 
 import asyncio
 import itertools
-import os
 from dataclasses import replace
 from typing import Final
 
@@ -15,6 +14,7 @@ from bendybus.domain.errors import BusError, OutcomeUnknown
 from bendybus.frontend.core import columns
 from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.send import Respond, SendDispatcher, SendOutcome, SendRequest
+from bendybus.frontend.core.shared_sends import SharedSends
 
 # Before the first repeat, and at most.
 PAUSE_S: Final = 0.1
@@ -22,19 +22,17 @@ PAUSE_S_MAX: Final = 2.0
 
 
 class RepeatedSends:
-    """Sends through a dispatcher, repeated while their outcome is unknown."""
+    """Sends that go with those of others, each repeated while its own outcome is unknown."""
 
-    def __init__(self, sends: SendDispatcher) -> None:
+    def __init__(self, shared: SharedSends, sends: SendDispatcher) -> None:
+        """`shared` sends each request first, `sends` repeats it."""
+        self._shared = shared
         self._sends = sends
-        self._producer_id = os.urandom(16)
-        self._sequence = itertools.count(1)
 
     def submit(self, request: SendRequest, respond: Respond, holder: Holder) -> None:
         """Start a request without a name; `respond` is called once, maybe at once."""
-        request.producer_id = self._producer_id
-        request.producer_sequence = next(self._sequence)
         sending = _Sending(self._sends, request, respond, holder)
-        self._sends.submit(request, sending.answered, holder)
+        self._shared.submit(request, sending.answered, holder)
 
     async def send(self, request: SendRequest, holder: Holder) -> SendOutcome:
         """Send one request and return its outcome. Raises why it was refused."""
@@ -100,7 +98,7 @@ class _Sending:
             first,
             messages=columns.pick(first.messages, spans),
             group_sizes=[end - start for start, end in spans],
-            positions=[start for start, _ in spans],
+            positions=[first.position + start for start, _ in spans],
             timeout_ms=max(1, round((self._until_s - now_s) * 1_000)),
             age_ms=max(1, round((now_s - self._began_s) * 1_000)),
         )

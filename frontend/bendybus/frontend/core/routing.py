@@ -102,6 +102,11 @@ def first_choice(entity: Entity, producer_id: bytes, lane: int) -> int:
     return (crc32(producer_id) + lane) % entity.partition_count
 
 
+def lane_to(entity: Entity, producer_id: bytes, partition: int) -> int:
+    """Return the lane of which a partition is the first choice."""
+    return (partition - crc32(producer_id)) % entity.partition_count
+
+
 def route(
     entity: Entity,
     keys: Keys,
@@ -118,7 +123,7 @@ def route(
     `split`: units with several keys may be taken apart.
     `offsets`: how much further on each group was in the frame of the first try; empty: not at all.
     """
-    units = _units(keys.count, group_sizes)
+    units = units_of(keys.count, group_sizes)
     if not entity.partitioned:
         return Routed([Part(units, entity.home_partition, entity.home_partition)], [])
     by_id = keys.message_ids and entity.description.requires_duplicate_detection
@@ -222,7 +227,8 @@ class _Dealing(NamedTuple):
         return parts
 
 
-def _units(count: int, group_sizes: Sequence[int]) -> list[Unit]:
+def units_of(count: int, group_sizes: Sequence[int]) -> list[Unit]:
+    """Return the atomic units of a frame. Raises InvalidArgument for sizes that do not add up."""
     if not group_sizes:
         return [Unit(0, 0, count)]
     if len(group_sizes) == count <= len(_SINGLES) and list(group_sizes).count(1) == count:

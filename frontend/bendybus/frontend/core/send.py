@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from bendybus.domain import bounds, errors, lifecycle, limits, message_access
 from bendybus.domain.directory import Directory
@@ -66,6 +66,8 @@ class SendRequest:
     # Choose the partitions of messages without a key; see `routing`.
     lane: int | None = None
     run: int = 0
+    # Where its first message is among those that were sent together under its name.
+    position: int = 0
     # Its sizes were compared with the limits before the messages were converted to the contract.
     measured: bool = False
     # Bytes of memory that the request holds until it is answered; 0: the bytes of its messages.
@@ -88,16 +90,22 @@ class SendOutcome:
 Respond = Callable[[SendOutcome | BusError], None]
 
 
+class Held(NamedTuple):
+    """The room that a request takes of its holder and of its entity."""
+
+    holder: Holder
+    size_bytes: int
+    entity_uid: str
+
+
 @dataclass(slots=True)
 class Tag:
-    """Who sends a frame, and how it is answered."""
+    """How a frame is answered. `held`: given back then; None: the caller gives it back."""
 
     respond: Respond
-    began_s: float
-    holder: Holder
-    # The room that it takes of its holder and of its entity.
-    size_bytes: int = 0
-    entity_uid: str = ""
+    # When each request in it began.
+    began_s: Sequence[float]
+    held: Held | None = None
 
 
 class SendDispatcher:
@@ -124,15 +132,46 @@ class SendDispatcher:
 
     def submit(self, request: SendRequest, respond: Respond, holder: Holder) -> None:
         """Start a request; `respond` is called once, maybe at once."""
-        tag = Tag(respond, time.perf_counter(), holder)
         try:
-            frame, routed = self._frame(request, tag)
+            entity, routed = self.route(request)
+            held = self.take_room(request, holder, entity, len(routed.parts))
         except BusError as error:
-            self._metrics.refused(request.entity, error)
-            respond(error)
+            self.refuse(request, respond, error)
             return
+        self.start(request, entity, routed, Tag(respond, (time.perf_counter(),), held))
+
+    def start(self, request: SendRequest, entity: Entity, routed: routing.Routed, tag: Tag) -> None:
+        """Start a request that is checked and routed, and for which room was taken."""
+        count = columns.count(request.messages)
+        frame = Frame(
+            tag=tag,
+            entity=entity,
+            data=request.messages,
+            count=count,
+            deadline_ms=now_ms() + (request.timeout_ms or limits.SEND_TIMEOUT_MS_DEFAULT),
+            age_ms=request.age_ms,
+            producer_id=request.producer_id,
+            producer_sequence=request.producer_sequence,
+            measured=request.measured,
+        )
+        if request.positions:
+            # A repeat of some units of a frame.
+            frame.offsets = routing.offsets_of(request.positions, count, request.group_sizes)
         self._execute(self._attempts.submit(frame, routed, now_ms()))
         self._start_ticking()
+
+    def refuse(self, request: SendRequest, respond: Respond, error: BusError) -> None:
+        """Answer a request that was not started."""
+        self._metrics.refused(request.entity, error)
+        respond(error)
+
+    def known(self, name: str) -> Entity | None:
+        """Return the entity of that name, if there is one."""
+        return self._directory.known(name)
+
+    def available(self, partition: int) -> bool:
+        """Whether a partition can be reached."""
+        return self._upstreams[partition].available
 
     async def send(self, request: SendRequest, holder: Holder) -> SendOutcome:
         """Send one request and return its outcome. Raises why it was refused."""
@@ -176,7 +215,11 @@ class SendDispatcher:
 
     # Inside
 
-    def _frame(self, request: SendRequest, tag: Tag) -> tuple[Frame, routing.Routed]:
+    def route(self, request: SendRequest) -> tuple[Entity, routing.Routed]:
+        """Check a request; return its entity, and which partition gets what.
+
+        Gives it a name, if it has none. Raises why it is refused.
+        """
         entity = self._directory.find(request.entity)
         message_access.check(entity, Access.SEND)
         if request.sub_queue is not SubQueue.MAIN:
@@ -198,53 +241,39 @@ class SendDispatcher:
         faults = columns.faults(request.messages)
         if request.split_by_partition_key:
             self._check_split(request)
-        producer_id, sequence = request.producer_id, request.producer_sequence
-        bounds.check_producer(producer_id, sequence, request.age_ms, 0)
+        bounds.check_producer(request.producer_id, request.producer_sequence, request.age_ms, 0)
         bounds.check_number("timeout_ms", request.timeout_ms, bounds.TIME_MS_MAX)
         bounds.check_number("run", request.run, limits.FRAME_MESSAGES_MAX)
-        if not producer_id:
+        if not request.producer_id:
             self._sequence += 1
-            producer_id, sequence = self._producer_id, self._sequence
-        frame = Frame(
-            tag=tag,
-            entity=entity,
-            data=request.messages,
-            count=keys.count,
-            deadline_ms=now_ms() + (request.timeout_ms or limits.SEND_TIMEOUT_MS_DEFAULT),
-            age_ms=request.age_ms,
-            producer_id=producer_id,
-            producer_sequence=sequence,
-            measured=request.measured,
-        )
-        if request.positions:
-            # A repeat of some units of a frame.
-            frame.offsets = routing.offsets_of(request.positions, keys.count, request.group_sizes)
-        turn = sequence if request.lane is None else request.lane
-        lane = routing.first_choice(entity, producer_id, turn)
+            request.producer_id, request.producer_sequence = self._producer_id, self._sequence
+        turn = request.producer_sequence if request.lane is None else request.lane
         routed = routing.route(
             entity,
             keys,
             request.group_sizes,
-            lane=lane,
+            lane=routing.first_choice(entity, request.producer_id, turn),
             split=request.split_by_partition_key,
-            offsets=frame.offsets,
+            offsets=routing.offsets_of(request.positions, keys.count, request.group_sizes),
             run=request.run or routing.RUN,
         )
-        if faults:
-            routed = routing.without_faults(routed, faults)
-        self._take_room(request, tag, entity, len(routed.parts))
-        return frame, routed
+        return entity, routing.without_faults(routed, faults) if faults else routed
 
-    def _take_room(self, request: SendRequest, tag: Tag, entity: Entity, parts: int) -> None:
+    def take_room(self, request: SendRequest, holder: Holder, entity: Entity, parts: int) -> Held:
         """Take room for a request of `parts` partitions. Raises ServerBusy."""
-        held_bytes = request.held_bytes or request.messages.ByteSize()
-        tag.size_bytes, tag.entity_uid = held_bytes + parts * SEND_PART_BYTES, entity.uid
-        if not self._room.take(tag.holder, tag.size_bytes, entity.uid):
+        size_bytes = request.held_bytes or request.messages.ByteSize()
+        held = Held(holder, size_bytes + parts * SEND_PART_BYTES, entity.uid)
+        if not self._room.take(*held):
             raise errors.ServerBusy(
                 f"too many sends are under way, of this connection, of this policy, to "
                 f"{entity.name!r} or of all. Wait for answers, and retry.",
                 retry_after_ms=500,
             )
+        return held
+
+    def give_room(self, held: Held) -> None:
+        """Give room back."""
+        self._room.give(*held)
 
     def _check_split(self, request: SendRequest) -> None:
         """Raise MessageSizeExceeded for a unit that is too large, though its pieces are not."""
@@ -292,15 +321,17 @@ class SendDispatcher:
 
     def _finish(self, frame: Frame) -> None:
         tag = frame.tag
-        self._room.give(tag.holder, tag.size_bytes, tag.entity_uid)
-        seconds = time.perf_counter() - tag.began_s
-        failed = len(frame.failures)
-        if failed:
-            # Units may share their errors.
-            for error, count in Counter(frame.failures.values()).items():
-                self._metrics.refused(frame.entity.name, error, count)
-        else:
-            self._metrics.sent(frame.entity.name, frame.count, seconds)
+        if tag.held is not None:
+            self.give_room(tag.held)
+        # Units may share their errors.
+        for error, count in Counter(frame.failures.values()).items():
+            self._metrics.refused(frame.entity.name, error, count)
+        # A number is 0 where a unit failed.
+        stored = sum(map(bool, frame.numbers)) if frame.failures else frame.count
+        if stored:
+            now_s = time.perf_counter()
+            times_s = [now_s - began_s for began_s in tag.began_s]
+            self._metrics.sent(frame.entity.name, stored, times_s)
         if frame.possible_duplicates:
             self._metrics.possible_duplicates.labels(frame.entity.name).inc(frame.messages_twice)
         tag.respond(

@@ -289,7 +289,7 @@ class SendFailover:
         attempt.full = attempt.low = False
         attempt.unsure |= {attempt.partition}
         if attempt.part.pinned is not None:
-            return self._fail(attempt, attempt.last_error or timed_out(attempt.frame))
+            return self._fail(attempt, attempt.last_error or timed_out(attempt.frame.entity))
         if wait and not attempt.returned:
             return self._wait_for_return(attempt, now_ms)
         return self._next(attempt, now_ms)
@@ -310,7 +310,7 @@ class SendFailover:
         frame, part = attempt.frame, attempt.part
         left_ms = frame.deadline_ms - now_ms
         if left_ms <= 0:
-            return self._fail(attempt, attempt.last_error or timed_out(frame))
+            return self._fail(attempt, attempt.last_error or timed_out(frame.entity))
         if part.pinned is not None:
             if not self._available(part.pinned):
                 return self._fail(attempt, unavailable(frame, part.pinned))
@@ -358,7 +358,7 @@ class SendFailover:
 
     def _retry_here(self, attempt: Attempt, now_ms: int) -> list[Action]:
         if attempt.frame.deadline_ms <= now_ms + RETRY_MS:
-            return self._fail(attempt, attempt.last_error or timed_out(attempt.frame))
+            return self._fail(attempt, attempt.last_error or timed_out(attempt.frame.entity))
         attempt.retry_at_ms = now_ms + RETRY_MS
         self._attempts[attempt.attempt_id] = attempt
         return []
@@ -432,11 +432,10 @@ def outcome_unknown(error: BusError) -> BusError:
     )
 
 
-def timed_out(frame: Frame) -> BusError:
-    """Return the error for a frame whose time is over."""
+def timed_out(entity: Entity) -> BusError:
+    """Return the error for a send whose time is over."""
     return errors.ServiceTimeout(
-        f"{frame.entity.title}: the send timed out.",
-        metadata={"entity": frame.entity.name},
+        f"{entity.title}: the send timed out.", metadata={"entity": entity.name}
     )
 
 

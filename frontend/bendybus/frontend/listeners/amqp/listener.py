@@ -62,7 +62,7 @@ class AmqpListener:
     ) -> None:
         self.front_end = front_end
         self.authenticator = authenticator
-        self.repeated_sends = RepeatedSends(front_end.sends)
+        self.repeated_sends = RepeatedSends(front_end.shared_sends, front_end.sends)
         self.repeated_settles = RepeatedSettles(front_end.settles)
         self.clock = time.time
         self.new_id = message_ids()

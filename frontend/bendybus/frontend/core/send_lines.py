@@ -1,0 +1,186 @@
+"""Which small sends go to a partition together, and to which. Pure; times are passed in.
+
+A *line* has the sends of all clients of a front end that wait for one partition of an entity, or,
+if they have no key, for any. One batch of a line is under way at a time to each partition; what
+comes meanwhile goes with the next. So a partition has one request for what many clients send at the
+same time, and a client that is alone never waits.
+
+Sends without a key are spread evenly: a batch has at most a *run*, a sixteenth of what the entity
+gets within a second, and goes to the partition that got the least. Two partitions at a time are
+enough to be busy, and make larger batches than all of them; when a whole run waits, each that is
+free gets one.
+
+Connections have turns within a batch, of some kilobytes each; each keeps its own order.
+"""
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+# What a batch has at most. The requests are fewer than a partition remembers parts of one frame
+# (`producer_memory.PARTS_MAX`): each may be repeated by itself.
+MESSAGES_MAX: Final = 1_000
+BYTES_MAX: Final = 1024 * 1024
+REQUESTS_MAX: Final = 128
+# What a connection may put into a batch before it is the turn of the next one.
+TURN_BYTES: Final = 4 * 1024
+RUNS_PER_S: Final = 16
+# Partitions that have a batch of sends without a key under way, while no whole run waits.
+BUSY: Final = 2
+
+
+class Waiting(Protocol):
+    """A request that waits in a line."""
+
+    @property
+    def holder(self) -> Hashable:
+        """The connection whose turn it uses."""
+
+    @property
+    def count(self) -> int:
+        """Its messages."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Their bytes."""
+
+
+WaitingT = TypeVar("WaitingT", bound=Waiting)
+
+
+class Batch(NamedTuple, Generic[WaitingT]):
+    """Requests that go to a partition together."""
+
+    partition: int
+    requests: list[WaitingT]
+
+
+class SendLine(Generic[WaitingT]):
+    """A line for these partitions: one, or all of an entity. `first` has the first batch."""
+
+    def __init__(self, partitions: Sequence[int], first: int) -> None:
+        self._partitions = partitions
+        self._first = first
+        # By connection; the one whose turn it is is the first one.
+        self._waiting: OrderedDict[Hashable, deque[WaitingT]] = OrderedDict()
+        self._messages = 0
+        # Batches by partition.
+        self._under_way: Counter[int] = Counter()
+        # Messages that each partition got, raised to what the others got if it was left out.
+        self._got: dict[int, int] = dict.fromkeys(partitions, 0)
+        self._least = 0
+        self._rate = _Rate()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing is under way."""
+        return not self._waiting and not self._under_way
+
+    def has(self, holder: Hashable) -> bool:
+        """Whether something of a connection waits."""
+        return holder in self._waiting
+
+    def put(self, request: WaitingT) -> None:
+        """Add a request."""
+        self._waiting.setdefault(request.holder, deque()).append(request)
+        self._messages += request.count
+
+    def next(
+        self, now_s: float, available: Callable[[int], bool], *, at_once: bool = False
+    ) -> Batch[WaitingT] | None:
+        """Return a batch to be sent now; None: nothing waits, or it waits for an answer.
+
+        `available`: whether a partition can be reached. `at_once`: wait for no answer.
+        """
+        if not self._waiting:
+            return None
+        run = MESSAGES_MAX
+        if len(self._partitions) > 1:
+            run = max(1, (self._rate.of_last_second(now_s) + self._messages) // RUNS_PER_S)
+            if len(self._under_way) >= BUSY and self._messages < run:
+                return None
+        partition = self._choose(available, at_once=at_once)
+        if partition is None:
+            return None
+        requests, count = self._take(min(run, MESSAGES_MAX))
+        self._under_way[partition] += 1
+        self._rate.add(count, now_s)
+        if len(self._partitions) > 1:
+            # One that was left out for long does not get everything until it has caught up.
+            self._least = self._got[partition] = max(self._got[partition], self._least - 2 * run)
+            self._got[partition] += count
+            self._first = (self._partitions.index(partition) + 1) % len(self._partitions)
+        return Batch(partition, requests)
+
+    def answered(self, partition: int) -> None:
+        """Take note that a batch was answered."""
+        self._under_way[partition] -= 1
+        if not self._under_way[partition]:
+            del self._under_way[partition]
+
+    def _choose(self, available: Callable[[int], bool], *, at_once: bool) -> int | None:
+        free = [each for each in self._partitions if at_once or each not in self._under_way]
+        # If none can be reached the sends learn so.
+        reachable = list(filter(available, free))
+        if not reachable and self._under_way:
+            return None
+        return min(reachable or free, key=self._turn)
+
+    def _turn(self, partition: int) -> tuple[int, int]:
+        place = self._partitions.index(partition)
+        return self._got[partition], (place - self._first) % len(self._partitions)
+
+    def _take(self, messages_max: int) -> tuple[list[WaitingT], int]:
+        """Take requests, one connection after the other; return them with their messages."""
+        taken: list[WaitingT] = []
+        count = size_bytes = 0
+        waiting = self._waiting
+        while waiting:
+            holder, requests = waiting.popitem(last=False)
+            turn_bytes = 0
+            while requests and turn_bytes < TURN_BYTES:
+                request = requests[0]
+                if taken and (
+                    count + request.count > messages_max
+                    or size_bytes + request.size_bytes > BYTES_MAX
+                    or len(taken) >= REQUESTS_MAX
+                ):
+                    waiting[holder] = requests
+                    waiting.move_to_end(holder, last=False)
+                    self._messages -= count
+                    return taken, count
+                taken.append(requests.popleft())
+                count += request.count
+                size_bytes += request.size_bytes
+                turn_bytes += request.size_bytes
+            if requests:
+                waiting[holder] = requests
+        self._messages -= count
+        return taken, count
+
+
+class _Rate:
+    """How many there were within the last second, roughly."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._before = self._current = 0
+
+    def add(self, count: int, now_s: float) -> None:
+        """Count some."""
+        self._turn(int(now_s))
+        self._current += count
+
+    def of_last_second(self, now_s: float) -> int:
+        """Return the count: of this second, and of the part of the last one that is left."""
+        second = int(now_s)
+        self._turn(second)
+        return self._current + int(self._before * (1 - (now_s - second)))
+
+    def _turn(self, second: int) -> None:
+        if second != self._second:
+            self._before = self._current if second == self._second + 1 else 0
+            self._second, self._current = second, 0

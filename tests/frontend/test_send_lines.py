@@ -1,0 +1,225 @@
+"""Which sends go together, to which partition, and in which order: time is passed in."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from bendybus.frontend.core.send_lines import (
+    BYTES_MAX,
+    MESSAGES_MAX,
+    REQUESTS_MAX,
+    TURN_BYTES,
+    Batch,
+    SendLine,
+)
+
+pytestmark = pytest.mark.requirement("R639")
+
+
+@dataclass(frozen=True)
+class Send:
+    """A request of a connection."""
+
+    holder: str
+    number: int = 0
+    count: int = 1
+    size_bytes: int = 300
+
+
+def line(partitions: int, first: int = 0) -> SendLine[Send]:
+    return SendLine(range(partitions), first)
+
+
+def pinned() -> SendLine[Send]:
+    return SendLine((3,), 0)
+
+
+def reached(_: int) -> bool:
+    return True
+
+
+def taken(batch: Batch[Send] | None) -> list[tuple[str, int]]:
+    assert batch is not None
+    return [(each.holder, each.number) for each in batch.requests]
+
+
+def test_what_comes_while_a_batch_is_under_way_goes_with_the_next() -> None:
+    waiting = pinned()
+    waiting.put(Send("a", 1))
+    first = waiting.next(0.0, reached)
+    for name in "bcd":
+        waiting.put(Send(name, 1))
+
+    assert taken(first) == [("a", 1)]
+    assert waiting.next(0.0, reached) is None
+    waiting.answered(3)
+    assert taken(waiting.next(0.0, reached)) == [("b", 1), ("c", 1), ("d", 1)]
+    assert waiting.next(0.0, reached) is None
+    waiting.answered(3)
+    assert waiting.is_idle
+
+
+def test_what_must_not_wait_is_sent_behind_what_is_under_way() -> None:
+    waiting = pinned()
+    waiting.put(Send("a", 1))
+    waiting.next(0.0, reached)
+    waiting.put(Send("a", 2))
+
+    assert taken(waiting.next(0.0, reached, at_once=True)) == [("a", 2)]
+    waiting.put(Send("a", 3))
+    waiting.answered(3)
+    # One of the two is still under way.
+    assert waiting.next(0.0, reached) is None
+    waiting.answered(3)
+    assert taken(waiting.next(0.0, reached)) == [("a", 3)]
+
+
+def test_connections_have_turns_of_some_bytes_and_each_keeps_its_order() -> None:
+    waiting = pinned()
+    for number in range(100):
+        waiting.put(Send("many", number, size_bytes=TURN_BYTES // 4))
+    for number in range(3):
+        waiting.put(Send("large", number, size_bytes=TURN_BYTES * 2))
+    waiting.put(Send("one", 0))
+
+    order = taken(waiting.next(0.0, reached))
+
+    assert order[:7] == [*(("many", n) for n in range(4)), ("large", 0), ("one", 0), ("many", 4)]
+    for name in ("many", "large"):
+        numbers = [number for holder, number in order if holder == name]
+        assert numbers == sorted(numbers)
+    assert len(order) == 104
+
+
+@pytest.mark.parametrize(
+    ("send", "most"),
+    [
+        (Send("a"), REQUESTS_MAX),
+        (Send("a", count=16), MESSAGES_MAX // 16),
+        (Send("a", size_bytes=16_000), BYTES_MAX // 16_000),
+    ],
+)
+def test_a_batch_is_bounded_in_requests_messages_and_bytes(send: Send, most: int) -> None:
+    waiting = pinned()
+    for _ in range(most + 1):
+        waiting.put(send)
+
+    assert len(taken(waiting.next(0.0, reached))) == most
+    waiting.answered(3)
+    assert len(taken(waiting.next(0.0, reached))) == 1
+
+
+def test_one_client_that_awaits_each_send_goes_round_the_partitions() -> None:
+    waiting = line(16, first=5)
+    found = []
+    for number in range(160):
+        waiting.put(Send("a", number))
+        batch = waiting.next(number * 0.001, reached)
+        assert batch is not None
+        found.append(batch.partition)
+        waiting.answered(batch.partition)
+
+    assert Counter(found) == dict.fromkeys(range(16), 10)
+    assert found[:3] == [5, 6, 7]
+
+
+def steady(partitions: int, clients: int, messages: int) -> Counter[int]:
+    """Count what partitions get from clients that each await a send before the next one.
+
+    A batch takes a millisecond.
+    """
+    waiting = line(partitions)
+    found: Counter[int] = Counter()
+    under_way: list[tuple[int, Batch[Send]]] = []
+    for client in range(clients):
+        waiting.put(Send(f"c{client}"))
+    now_ms = 0
+    while found.total() < messages:
+        while batch := waiting.next(now_ms / 1_000, reached):
+            found[batch.partition] += len(batch.requests)
+            under_way.append((now_ms + 1, batch))
+        now_ms = min(ends for ends, _ in under_way)
+        for ends, batch in list(under_way):
+            if ends == now_ms:
+                under_way.remove((ends, batch))
+                waiting.answered(batch.partition)
+                for each in batch.requests:
+                    waiting.put(each)
+    return found
+
+
+@pytest.mark.parametrize("partitions", [4, 16])
+@pytest.mark.parametrize(("clients", "messages"), [(2, 10_000), (64, 10_000), (256, 40_000)])
+def test_many_clients_spread_evenly(partitions: int, clients: int, messages: int) -> None:
+    found = steady(partitions, clients, messages)
+
+    share = found.total() / partitions
+    assert all(0.9 * share < found[each] < 1.1 * share for each in range(partitions))
+
+
+def test_a_slow_partition_holds_up_only_what_is_bound_for_it() -> None:
+    waiting = line(4)
+    waiting.put(Send("a"))
+    stuck = waiting.next(0.0, reached)
+    assert stuck is not None
+
+    done = 0
+    for number in range(1_000):
+        waiting.put(Send("b", number))
+        batch = waiting.next(number * 0.001, reached)
+        assert batch is not None
+        assert batch.partition != stuck.partition
+        done += len(batch.requests)
+        waiting.answered(batch.partition)
+    assert done == 1_000
+
+
+def test_whole_runs_use_every_free_partition() -> None:
+    waiting = line(8)
+    for client in range(64):
+        waiting.put(Send(f"c{client}"))
+
+    batches = []
+    while batch := waiting.next(0.0, reached):
+        batches.append(batch)
+
+    assert len({each.partition for each in batches}) == len(batches) == 8
+
+
+def test_what_cannot_be_reached_gets_nothing_and_does_not_catch_up_all_at_once() -> None:
+    waiting = line(4)
+    away = {2}
+    found: list[int] = []
+
+    def send(number: int) -> None:
+        waiting.put(Send("a", number))
+        batch = waiting.next(number * 0.001, lambda each: each not in away)
+        assert batch is not None
+        found.append(batch.partition)
+        waiting.answered(batch.partition)
+
+    for number in range(3_000):
+        send(number)
+    assert 2 not in found
+    away.clear()
+    found.clear()
+    for number in range(3_000, 7_000):
+        send(number)
+
+    assert found[:1] == [2]
+    assert found.count(2) < 1_400
+    # The sends learn that none can be reached.
+    away |= {0, 1, 2, 3}
+    send(7_000)
+
+
+def test_a_line_knows_whose_sends_wait() -> None:
+    waiting = pinned()
+    waiting.put(Send("a"))
+    waiting.put(Send("b"))
+
+    assert (waiting.has("a"), waiting.has("c"), bool(waiting)) == (True, False, True)
+    waiting.next(0.0, reached)
+    assert (waiting.has("a"), waiting.has("b"), bool(waiting)) == (False, False, False)
+    assert not waiting.is_idle
