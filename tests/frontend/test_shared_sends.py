@@ -160,6 +160,7 @@ async def test_what_comes_while_a_frame_is_under_way_goes_with_the_next() -> Non
     assert bus.bodies == [["a1"]]
 
     bus.answer(1)
+    await read()
 
     assert bus.bodies == [["a1"], ["b1", "c1"]]
     assert bus.shared._lines["uid-plain"][2].waiting.is_idle is False
@@ -247,6 +248,7 @@ async def test_a_large_request_goes_by_itself_after_what_its_connection_sent(
     assert bus.bodies == [["b1"], ["a1", "c1"], large]
     for frame_id in (1, 2, 3):
         bus.answer(frame_id)
+    await read()
     assert bus.bodies[3:] == [["a2"]]
 
 

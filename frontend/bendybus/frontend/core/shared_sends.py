@@ -142,29 +142,23 @@ class _Line:
         self.waiting: SendLine[_Request] = SendLine(
             partitions, routing.first_choice(entity, producer_id, sequence)
         )
-        self._due = self._flushing = False
+        self._due = False
 
     def put(self, entity: Entity, request: _Request) -> None:
         """Add a request, which is sent with what else this iteration of the loop reads."""
         self.entity = entity
         self.waiting.put(request)
-        if not self._due:
-            self._due = True
-            self._loop.call_soon(self._flush_due)
+        self._flush_soon()
 
     def flush(self, *, at_once: bool = False) -> None:
         """Send what may be sent now; `at_once`: everything that waits."""
-        if self._flushing:
-            # An answer that came at once: the loop below goes on.
-            return
-        self._flushing = True
-        try:
-            while batch := self.waiting.next(
-                self._loop.time(), self._sends.available, at_once=at_once
-            ):
-                self._send(*batch)
-        finally:
-            self._flushing = False
+        while batch := self.waiting.next(self._loop.time(), self._sends.available, at_once=at_once):
+            self._send(*batch)
+
+    def _flush_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._flush_due)
 
     def _flush_due(self) -> None:
         self._due = False
@@ -220,7 +214,9 @@ class _Line:
                 each.respond(own)
             except Exception:  # it costs one client its answer, never the others theirs
                 logger.exception("shared sends: an answer could not be delivered")
-        self.flush()
+        if self.waiting:
+            # In a turn of its own: this may be in the middle of the dispatcher's actions.
+            self._flush_soon()
 
 
 def _outcomes(
