@@ -6,11 +6,11 @@ seen again.
 """
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from bendybus.domain import errors, lock_token, sequence_number
+from bendybus.domain import errors, limits, lock_token, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.frontend.core import routing
 from bendybus.frontend.core.credit import Credit
@@ -45,25 +45,10 @@ from bendybus.partition_server.state.commands import (
     Withdraw,
 )
 from tests.simulation.credit_ledger import CreditLedger
+from tests.simulation.messages import Lease, Sent
 from tests.simulation.partitions import PARTITIONS, Partitions
 
-
-@dataclass
-class Lease:
-    """A message that a receiver got."""
-
-    payload: str
-    number: int
-    token: bytes
-
-
-@dataclass
-class Sent:
-    """A unit that a client sends, and where it was in the frame of its first try."""
-
-    payloads: list[str]
-    key: str
-    position: int
+Done = Callable[[], None]
 
 
 class Bus(Partitions):
@@ -252,19 +237,44 @@ class Bus(Partitions):
 
     def send_units(self, units: list[tuple[list[str], str]]) -> None:
         """Send units of several tasks, with and without keys, that share a frame."""
+        self._send_named(units, self.now)
+
+    def send_together(self, units: list[tuple[list[str], str]], lane: int, done: Done) -> None:
+        """Send units of several clients to one partition; `done` is called with the outcome."""
+        self._send_named(units, self.now, lane=lane, done=done)
+
+    def _send_named(
+        self,
+        units: list[tuple[list[str], str]],
+        began: int,
+        *,
+        lane: int | None = None,
+        done: Done | None = None,
+    ) -> None:
         positions = itertools.accumulate((len(payloads) for payloads, _ in units), initial=0)
         self._frames += 1
-        named = [Sent(*unit, at) for unit, at in zip(units, positions, strict=False)]
-        self._try_send(named, self._frames, self.now, again=False)
+        named = [Sent(*unit, at, lane) for unit, at in zip(units, positions, strict=False)]
+        self._try_send(named, self._frames, began, again=False, done=done)
 
-    def _try_send(self, units: list["Sent"], sequence: int, began: int, *, again: bool) -> None:
+    def _try_send(
+        self,
+        units: list["Sent"],
+        sequence: int,
+        began: int,
+        *,
+        again: bool,
+        done: Done | None = None,
+    ) -> None:
         payloads = [payload for unit in units for payload in unit.payloads]
         keys = [unit.key for unit in units for _ in unit.payloads]
         keys = keys if any(keys) else []
         sizes = [len(unit.payloads) for unit in units]
         positions = [unit.position for unit in units] if again else []
         offsets = routing.offsets_of(positions, len(payloads), sizes)
-        tag: Any = (units, sequence, began)
+        tag: Any = (units, sequence, began, done)
+        lane, run = units[0].lane, limits.FRAME_MESSAGES_MAX
+        if lane is None:
+            lane, run = sequence, routing.RUN
         messages: Any = ([p.encode() for p in payloads], keys)
         frame = Frame(
             tag,
@@ -281,15 +291,18 @@ class Bus(Partitions):
             self.entity,
             Keys(len(payloads), partition_keys=keys),
             sizes,
-            lane=routing.first_choice(self.entity, b"producer", sequence),
+            lane=routing.first_choice(self.entity, b"producer", lane),
             split=False,
             offsets=offsets,
+            run=run,
         )
         self._perform_sends(self.board.submit(frame, routed, self.now))
 
     def _finished(self, frame: Frame) -> None:
         tag: Any = frame.tag
-        units, sequence, began = tag
+        units, sequence, began, done = tag
+        if done is not None:
+            done()
         at, unknown, refused = 0, [], []
         for group, unit in enumerate(units):
             end = at + len(unit.payloads)
@@ -309,17 +322,16 @@ class Bus(Partitions):
         late = self.now - began >= 30_000
         for unit in (*unknown, *refused) if late else ():
             (self.unknown if unit in unknown else self.failed).update(unit.payloads)
-        if unknown and not late:
-            self.after(200, lambda: self._try_send(unknown, sequence, began, again=True))
+        # What went together is repeated apart, as its clients do not wait for each other.
+        apart = [[unit] for unit in unknown] if done is not None else [unknown]
+        for each in apart if unknown and not late else ():
+            self.after(200, partial(self._try_send, each, sequence, began, again=True))
         if refused and not late:
             pairs = [(unit.payloads, unit.key) for unit in refused]
             self.after(200, lambda: self._send_refused(pairs, began))
 
     def _send_refused(self, units: list[tuple[list[str], str]], began: int) -> None:
-        positions = itertools.accumulate((len(payloads) for payloads, _ in units), initial=0)
-        self._frames += 1
-        named = [Sent(*unit, at) for unit, at in zip(units, positions, strict=False)]
-        self._try_send(named, self._frames, began, again=False)
+        self._send_named(units, began)
 
     def add_receiver(self) -> Cache:
         """Open a receiver."""

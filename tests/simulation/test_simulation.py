@@ -13,17 +13,18 @@ from bendybus.domain import partitioning, sequence_number
 from bendybus.partition_server.store.records import COUNTER_MASK, State
 from tests.simulation.bus import Bus
 from tests.simulation.partitions import PARTITIONS
+from tests.simulation.shared import SharedSends
 
 SEEDS = range(40)
 
 
-def storm(bus: Bus, steps: int = 400) -> None:
-    """Send, receive, settle and break things for a while."""
+def storm(bus: Bus, steps: int = 400) -> SharedSends:
+    """Send, receive, settle and break things for a while; return the lines of small sends."""
     receivers = [bus.add_receiver() for _ in range(3)]
-    sent = 0
+    shared, sent = SharedSends(bus), 0
     for _ in range(steps):
         bus.run_until(bus.now + bus.random.randint(1, 60))
-        match bus.random.randrange(19):
+        match bus.random.randrange(22):
             case 0 | 1 | 2 | 3:
                 count = bus.random.randint(1, 4)
                 bus.send([f"keyless-{sent + i}" for i in range(count)])
@@ -46,9 +47,22 @@ def storm(bus: Bus, steps: int = 400) -> None:
                 bus.grant(bus.random.choice(receivers), bus.random.choice([1, 3, 200]))
             case 15:
                 bus.drain()
+            case 16 | 17 | 18:
+                sent += send_by_many(bus, shared, sent)
             case _:
                 bus.tick()
     calm(bus)
+    assert not shared.waits
+    return shared
+
+
+def send_by_many(bus: Bus, shared: SharedSends, sent: int) -> int:
+    """Let many clients send a message each."""
+    count = bus.random.choice([1, 5, 40])
+    for i in range(count):
+        key = bus.random.choice(["", "", f"key{bus.random.randrange(6)}"])
+        shared.send(f"client{i}", f"{key or 'keyless'}-{sent + i}", key)
+    return count
 
 
 def send_mixed(bus: Bus, sent: int) -> int:
@@ -135,8 +149,9 @@ def drain(bus: Bus) -> None:
 def test_nothing_acknowledged_is_lost_and_nothing_completed_returns(seed: int) -> None:
     bus = Bus(seed)
 
-    storm(bus)
+    shared = storm(bus)
 
+    assert max(shared.batches) > 5
     held = bus.stored()
     payloads = set(held.values())
     lost = [p for p in bus.acknowledged if p not in payloads and p not in bus.delivered]

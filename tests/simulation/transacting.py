@@ -8,7 +8,8 @@ from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state.answers import Failed, Transacted
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, EntityRef, Settle, Transact
-from tests.simulation.bus import Bus, Lease
+from tests.simulation.bus import Bus
+from tests.simulation.messages import Lease
 from tests.simulation.partitions import PARTITIONS
 
 REPEAT_MS = 400
