@@ -103,7 +103,10 @@ class FrontEnd:
         """Answer a frame: all its units are stored but these."""
         [frame] = [each for each in self.frames if each.frame_id == frame_id]
         count = len(frame.batch.messages)
-        numbers = range(self.numbers + 1, self.numbers + count + 1)
+        numbers = list(range(self.numbers + 1, self.numbers + count + 1))
+        for unit in failures or ():
+            # Each unit of these tests is a message.
+            numbers[unit] = 0
         self.numbers += count
         self.sends.answered(
             send_frames.Answer(frame_id, numbers, [], list((failures or {}).items()), None)
@@ -374,3 +377,16 @@ async def test_each_send_counts_for_itself_in_the_metrics() -> None:
     assert value("bendybus_incoming_messages_total", label) == 6
     assert value("bendybus_incoming_requests_total", label) == 3
     assert value("bendybus_server_send_latency_seconds_count") == 3
+
+
+async def test_a_failure_of_one_client_counts_no_message_of_another_as_not_sent() -> None:
+    bus = FrontEnd()
+    for client in "abc":
+        bus.send(client, "1")
+    await read()
+    bus.answer(1, {1: FULL})
+
+    value = bus.metrics.registry.get_sample_value
+    label = {"entity": "plain"}
+    assert value("bendybus_incoming_messages_total", label) == 2
+    assert value("bendybus_throttled_requests_total", label) == 1

@@ -323,11 +323,13 @@ class SendDispatcher:
         tag = frame.tag
         if tag.held is not None:
             self.give_room(tag.held)
-        # Units may share their errors.
-        for error, count in Counter(frame.failures.values()).items():
-            self._metrics.refused(frame.entity.name, error, count)
-        # A number is 0 where a unit failed.
-        stored = sum(map(bool, frame.numbers)) if frame.failures else frame.count
+        stored = frame.count
+        if frame.failures:
+            # Units may share their errors.
+            for error, count in Counter(frame.failures.values()).items():
+                self._metrics.refused(frame.entity.name, error, count)
+            # A number is 0 where a unit failed.
+            stored = sum(map(bool, frame.numbers))
         if stored:
             now_s = time.perf_counter()
             times_s = [now_s - began_s for began_s in tag.began_s]
