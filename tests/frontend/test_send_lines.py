@@ -21,7 +21,7 @@ pytestmark = pytest.mark.requirement("R639")
 class Send:
     """A request of a connection."""
 
-    holder: str
+    connection: str
     number: int = 0
     count: int = 1
     size_bytes: int = 300
@@ -41,7 +41,7 @@ def reached(_: int) -> bool:
 
 def taken(batch: Batch[Send] | None) -> list[tuple[str, int]]:
     assert batch is not None
-    return [(each.holder, each.number) for each in batch.requests]
+    return [(each.connection, each.number) for each in batch.requests]
 
 
 def test_what_comes_while_a_batch_is_under_way_goes_with_the_next() -> None:
@@ -60,19 +60,49 @@ def test_what_comes_while_a_batch_is_under_way_goes_with_the_next() -> None:
     assert waiting.is_idle
 
 
-def test_what_must_not_wait_is_sent_behind_what_is_under_way() -> None:
+def test_what_must_not_wait_is_sent_behind_what_is_under_way_and_without_others() -> None:
     waiting = pinned()
     waiting.put(Send("a", 1))
     waiting.next(0.0, reached)
-    waiting.put(Send("a", 2))
+    for send in (Send("a", 2), Send("b", 1), Send("a", 3)):
+        waiting.put(send)
 
-    assert taken(waiting.next(0.0, reached, at_once=True)) == [("a", 2)]
-    waiting.put(Send("a", 3))
+    assert taken(waiting.next_of("a")) == [("a", 2), ("a", 3)]
+    assert waiting.next_of("a") is None
     waiting.answered(3)
     # One of the two is still under way.
     assert waiting.next(0.0, reached) is None
     waiting.answered(3)
-    assert taken(waiting.next(0.0, reached)) == [("a", 3)]
+    assert taken(waiting.next(0.0, reached)) == [("b", 1)]
+
+
+def test_what_must_not_wait_is_bounded_as_any_batch() -> None:
+    waiting = pinned()
+    for number in range(REQUESTS_MAX + 1):
+        waiting.put(Send("a", number))
+
+    assert len(taken(waiting.next_of("a"))) == REQUESTS_MAX
+    assert taken(waiting.next_of("a")) == [("a", REQUESTS_MAX)]
+    assert not waiting
+
+
+@pytest.mark.parametrize("size_bytes", [20, 300])
+def test_a_connection_with_very_much_waits_for_the_turns_of_others(size_bytes: int) -> None:
+    waiting = pinned()
+    for number in range(1_000):
+        waiting.put(Send("many", number, size_bytes=size_bytes))
+    waiting.put(Send("one"))
+
+    found = []
+    for batch in range(2):
+        order = taken(waiting.next(0.0, reached))
+        waiting.answered(3)
+        found += order
+        # It sends on as fast as it is answered.
+        for number in range(len(order)):
+            waiting.put(Send("many", 1_000 * (batch + 1) + number, size_bytes=size_bytes))
+
+    assert ("one", 0) in found
 
 
 def test_connections_have_turns_of_some_bytes_and_each_keeps_its_order() -> None:
@@ -87,7 +117,7 @@ def test_connections_have_turns_of_some_bytes_and_each_keeps_its_order() -> None
 
     assert order[:7] == [*(("many", n) for n in range(4)), ("large", 0), ("one", 0), ("many", 4)]
     for name in ("many", "large"):
-        numbers = [number for holder, number in order if holder == name]
+        numbers = [number for name_, number in order if name_ == name]
         assert numbers == sorted(numbers)
     assert len(order) == 104
 

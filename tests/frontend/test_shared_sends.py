@@ -1,137 +1,27 @@
 """Sends of many connections go to a partition together, and each is answered by itself."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bendybus.domain import errors
-from bendybus.domain.directory import Directory
-from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError
-from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import repeated_sends
-from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.quota.bounds import SEND_PART_BYTES, UNBOUNDED, Bounds
 from bendybus.frontend.core.quota.room import Holder
-from bendybus.frontend.core.repeated_sends import RepeatedSends
-from bendybus.frontend.core.send import SendDispatcher, SendOutcome, SendRequest
-from bendybus.frontend.core.shared_sends import BYTES_MAX, MESSAGES_MAX, SharedSends
-from bendybus.frontend.upstreams import send_frames
-from bendybus.internal.v1 import partition_pb2
+from bendybus.frontend.core.send import SendOutcome, SendRequest
+from bendybus.frontend.core.shared_sends import BYTES_MAX, MESSAGES_MAX
+from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2
 from tests.frontend.entities import queue
+from tests.frontend.shared_bus import FrontEnd
 
 pytestmark = pytest.mark.requirement("R639")
 FULL = errors.QuotaExceeded("full")
 UNKNOWN = errors.OutcomeUnknown("who knows")
-
-
-class Partition:
-    """Takes frames; a test answers them."""
-
-    clock_offset_ms = 0
-
-    def __init__(self, came: asyncio.Event) -> None:
-        self.available = True
-        self.frames: list[partition_pb2.SendFramesRequest] = []
-        self._came = came
-
-    @property
-    def sends(self) -> "Partition":
-        return self
-
-    def put(self, frame: partition_pb2.SendFramesRequest) -> bool:
-        self.frames.append(frame)
-        self._came.set()
-        return True
-
-    def miss(self, why: str) -> None:
-        raise AssertionError(why)
-
-
-class FrontEnd:
-    """The sends of a front end with a plain queue and one of four partitions."""
-
-    def __init__(self, entities: Sequence[Entity] = ()) -> None:
-        directory = Directory()
-        fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
-        made = entities or [queue("plain", partitions=1), queue("parted"), queue("other")]
-        directory.update(0, fingerprint, made, snapshot=True)
-        self._came = asyncio.Event()
-        self.partitions = {each: Partition(self._came) for each in range(4)}
-        self.metrics = Metrics()
-        upstreams: Any = self.partitions
-        self.sends = SendDispatcher(upstreams, directory, self.metrics)
-        self.shared = SharedSends(self.sends)
-        self.repeated = RepeatedSends(self.shared, self.sends)
-        self.numbers = 0
-
-    def send(self, client: str, *bodies: str, to: str = "plain", **columns: Any) -> "Sent":
-        """Send messages of a connection, each a unit of its own."""
-        batch = message_pb2.MessageBatch(messages=[each.encode() for each in bodies], **columns)
-        sizes = [1] * len(bodies) if len(bodies) > 1 else ()
-        sent = Sent()
-        self.repeated.submit(
-            SendRequest(to, SubQueue.MAIN, batch, group_sizes=sizes, measured=True),
-            sent.results.append,
-            Holder(client, ""),
-        )
-        return sent
-
-    @property
-    def frames(self) -> list[partition_pb2.SendFramesRequest]:
-        """What the partitions got, in order."""
-        found = [each for partition in self.partitions.values() for each in partition.frames]
-        return sorted(found, key=lambda frame: frame.frame_id)
-
-    @property
-    def bodies(self) -> list[list[str]]:
-        """The messages of each frame."""
-        return [[each.decode() for each in frame.batch.messages] for frame in self.frames]
-
-    async def repeat(self) -> partition_pb2.SendFramesRequest:
-        """Return the next frame that repeats another."""
-        self._came.clear()
-        await self._came.wait()
-        assert self.frames[-1].age_ms
-        return self.frames[-1]
-
-    def answer(self, frame_id: int, failures: Mapping[int, BusError] | None = None) -> None:
-        """Answer a frame: all its units are stored but these."""
-        [frame] = [each for each in self.frames if each.frame_id == frame_id]
-        count = len(frame.batch.messages)
-        numbers = list(range(self.numbers + 1, self.numbers + count + 1))
-        for unit in failures or ():
-            # Each unit of these tests is a message.
-            numbers[unit] = 0
-        self.numbers += count
-        self.sends.answered(
-            send_frames.Answer(frame_id, numbers, [], list((failures or {}).items()), None)
-        )
-
-
-class Sent:
-    """A send, and what it was answered."""
-
-    def __init__(self) -> None:
-        self.results: list[SendOutcome | BusError] = []
-
-    @property
-    def numbers(self) -> list[int]:
-        [result] = self.results
-        assert isinstance(result, SendOutcome)
-        return list(result.numbers)
-
-    @property
-    def error(self) -> BusError:
-        [result] = self.results
-        if isinstance(result, BusError):
-            return result
-        [error] = result.failures.values()
-        return error
 
 
 async def read() -> None:
@@ -248,11 +138,86 @@ async def test_a_large_request_goes_by_itself_after_what_its_connection_sent(
     await read()
 
     # Behind what is under way, and before what comes later.
-    assert bus.bodies == [["b1"], ["a1", "c1"], large]
+    assert bus.bodies == [["b1"], ["a1"], large]
     for frame_id in (1, 2, 3):
         bus.answer(frame_id)
     await read()
-    assert bus.bodies[3:] == [["a2"]]
+    assert bus.bodies[3:] == [["c1", "a2"]]
+
+
+async def test_a_connection_keeps_its_order_when_the_policy_of_its_token_changes() -> None:
+    bus = FrontEnd()
+    bus.send("b", "b1")
+    await read()
+    for number in range(4):
+        bus.send("a", f"a{number}", policy="one" if number % 2 else "other")
+    bus.send("a", *["x"] * (MESSAGES_MAX + 1), policy="one")
+    await read()
+
+    assert bus.bodies[1] == ["a0", "a1", "a2", "a3"]
+    assert len(bus.bodies[2]) == MESSAGES_MAX + 1
+    for frame_id in (1, 2, 3):
+        bus.answer(frame_id)
+    assert bus.sends._room.held == 0
+
+
+async def test_what_has_little_time_left_shortens_that_of_no_other() -> None:
+    bus = FrontEnd()
+    bus.send("hasty", "h1", timeout_ms=200)
+    bus.send("fresh", "f1")
+    bus.send("fresher", "f2")
+    await read()
+
+    assert bus.bodies == [["h1"], ["f1", "f2"]]
+    now = now_ms()
+    left_ms = [frame.deadline_monotonic_ms - now for frame in bus.frames]
+    assert left_ms[0] <= 200 < 59_000 < left_ms[1]
+    for frame_id in (1, 2):
+        bus.answer(frame_id)
+    assert bus.shared._lines["uid-plain"][2].waiting.is_idle
+
+
+class LaterLoop:
+    """A loop whose time and timers a test has."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.later_s = 0.0
+        self.timers: list[Callable[[], None]] = []
+        self.call_soon = self._loop.call_soon
+
+    def time(self) -> float:
+        return self._loop.time() + self.later_s
+
+    def call_later(self, _: float, action: Callable[[], None]) -> None:
+        self.timers.append(action)
+
+
+async def test_two_partitions_without_an_answer_do_not_hold_up_a_send_for_long() -> None:
+    bus = FrontEnd()
+    for number in range(64):
+        bus.send(f"c{number}", "x", to="parted")
+        await read()
+        bus.answer(bus.frames[-1].frame_id)
+    # So much was sent a moment ago that one message is no reason to use a third partition.
+    stuck = []
+    for client in ("a", "b"):
+        bus.send(client, "stuck", to="parted")
+        await read()
+        stuck.append(bus.frames[-1].partition)
+    loop: Any = LaterLoop()
+    bus.shared._lines["uid-parted"][None]._loop = loop
+    bus.send("c", "late", to="parted")
+    await read()
+    assert bus.bodies[-1] == ["stuck"]
+
+    loop.later_s = 2.0
+    [timer] = loop.timers
+    timer()
+    await read()
+
+    assert bus.bodies[-1] == ["late"]
+    assert bus.frames[-1].partition not in stuck
 
 
 async def test_a_request_that_is_refused_says_so_to_its_client_alone() -> None:
@@ -329,7 +294,9 @@ async def test_what_cannot_be_reached_is_answered_however_much_waits() -> None:
     bus = FrontEnd()
     bus.partitions[2].available = False
     sent = [bus.send(f"c{number}", "x") for number in range(3_000)]
-    await read()
+    # Some batches in each iteration of the loop.
+    for _ in range(20):
+        await read()
 
     assert {type(each.error) for each in sent} == {errors.PartitionUnavailable}
     assert bus.sends._room.held == 0

@@ -16,7 +16,7 @@ from tests.simulation.partitions import PARTITIONS
 class Waiting:
     """A send of a client."""
 
-    holder: str
+    connection: str
     payload: str
     key: str
     count: int = 1

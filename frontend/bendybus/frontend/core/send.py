@@ -248,13 +248,17 @@ class SendDispatcher:
             self._sequence += 1
             request.producer_id, request.producer_sequence = self._producer_id, self._sequence
         turn = request.producer_sequence if request.lane is None else request.lane
+        offsets: Sequence[int] = ()
+        if request.positions:
+            # A repeat of some units of a frame.
+            offsets = routing.offsets_of(request.positions, keys.count, request.group_sizes)
         routed = routing.route(
             entity,
             keys,
             request.group_sizes,
             lane=routing.first_choice(entity, request.producer_id, turn),
             split=request.split_by_partition_key,
-            offsets=routing.offsets_of(request.positions, keys.count, request.group_sizes),
+            offsets=offsets,
             run=request.run or routing.RUN,
         )
         return entity, routing.without_faults(routed, faults) if faults else routed
@@ -322,7 +326,7 @@ class SendDispatcher:
     def _finish(self, frame: Frame) -> None:
         tag = frame.tag
         if tag.held is not None:
-            self.give_room(tag.held)
+            self._room.give(*tag.held)
         stored = frame.count
         if frame.failures:
             # Units may share their errors.

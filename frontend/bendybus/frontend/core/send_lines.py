@@ -33,8 +33,8 @@ class Waiting(Protocol):
     """A request that waits in a line."""
 
     @property
-    def holder(self) -> Hashable:
-        """The connection whose turn it uses."""
+    def connection(self) -> Hashable:
+        """Whose turn it uses."""
 
     @property
     def count(self) -> int:
@@ -79,21 +79,19 @@ class SendLine(Generic[WaitingT]):
         """Whether nothing waits and nothing is under way."""
         return not self._waiting and not self._under_way
 
-    def has(self, holder: Hashable) -> bool:
+    def has(self, connection: Hashable) -> bool:
         """Whether something of a connection waits."""
-        return holder in self._waiting
+        return connection in self._waiting
 
     def put(self, request: WaitingT) -> None:
         """Add a request."""
-        self._waiting.setdefault(request.holder, deque()).append(request)
+        self._waiting.setdefault(request.connection, deque()).append(request)
         self._messages += request.count
 
-    def next(
-        self, now_s: float, available: Callable[[int], bool], *, at_once: bool = False
-    ) -> Batch[WaitingT] | None:
+    def next(self, now_s: float, available: Callable[[int], bool]) -> Batch[WaitingT] | None:
         """Return a batch to be sent now; None: nothing waits, or it waits for an answer.
 
-        `available`: whether a partition can be reached. `at_once`: wait for no answer.
+        `available`: whether a partition can be reached.
         """
         if not self._waiting:
             return None
@@ -102,7 +100,7 @@ class SendLine(Generic[WaitingT]):
             run = max(1, (self._rate.of_last_second(now_s) + self._messages) // RUNS_PER_S)
             if len(self._under_way) >= BUSY and self._messages < run:
                 return None
-        partition = self._choose(available, at_once=at_once)
+        partition = self._choose(available)
         if partition is None:
             return None
         requests, count = self._take(min(run, MESSAGES_MAX))
@@ -115,14 +113,36 @@ class SendLine(Generic[WaitingT]):
             self._first = (self._partitions.index(partition) + 1) % len(self._partitions)
         return Batch(partition, requests)
 
+    def next_of(self, connection: Hashable) -> Batch[WaitingT] | None:
+        """Return a batch of what waits of a connection, whatever is under way; None: nothing does.
+
+        For a line of one partition: what the connection sends next must not come before.
+        """
+        requests = self._waiting.pop(connection, None)
+        if requests is None:
+            return None
+        taken: list[WaitingT] = []
+        count, _ = self._take_turn(requests, taken, 0, 0, MESSAGES_MAX, BYTES_MAX)
+        if requests:
+            self._waiting[connection] = requests
+            self._waiting.move_to_end(connection, last=False)
+        self._messages -= count
+        [partition] = self._partitions
+        self._under_way[partition] += 1
+        return Batch(partition, taken)
+
+    def also(self, partition: int) -> None:
+        """Take note that a part of a batch goes, and is answered, by itself."""
+        self._under_way[partition] += 1
+
     def answered(self, partition: int) -> None:
         """Take note that a batch was answered."""
         self._under_way[partition] -= 1
         if not self._under_way[partition]:
             del self._under_way[partition]
 
-    def _choose(self, available: Callable[[int], bool], *, at_once: bool) -> int | None:
-        free = [each for each in self._partitions if at_once or each not in self._under_way]
+    def _choose(self, available: Callable[[int], bool]) -> int | None:
+        free = [each for each in self._partitions if each not in self._under_way]
         # If none can be reached the sends learn so.
         reachable = list(filter(available, free))
         if not reachable and self._under_way:
@@ -139,27 +159,46 @@ class SendLine(Generic[WaitingT]):
         count = size_bytes = 0
         waiting = self._waiting
         while waiting:
-            holder, requests = waiting.popitem(last=False)
-            turn_bytes = 0
-            while requests and turn_bytes < TURN_BYTES:
-                request = requests[0]
-                if taken and (
-                    count + request.count > messages_max
-                    or size_bytes + request.size_bytes > BYTES_MAX
-                    or len(taken) >= REQUESTS_MAX
-                ):
-                    waiting[holder] = requests
-                    waiting.move_to_end(holder, last=False)
-                    self._messages -= count
-                    return taken, count
-                taken.append(requests.popleft())
-                count += request.count
-                size_bytes += request.size_bytes
-                turn_bytes += request.size_bytes
+            connection, requests = waiting.popitem(last=False)
+            before = len(taken)
+            count, size_bytes = self._take_turn(
+                requests, taken, count, size_bytes, messages_max, TURN_BYTES
+            )
             if requests:
-                waiting[holder] = requests
+                waiting[connection] = requests
+                if len(taken) == before:
+                    # The batch is full, and this one begins the next.
+                    waiting.move_to_end(connection, last=False)
+                    break
         self._messages -= count
         return taken, count
+
+    def _take_turn(
+        self,
+        requests: deque[WaitingT],
+        taken: list[WaitingT],
+        count: int,
+        size_bytes: int,
+        messages_max: int,
+        turn_bytes: int,
+    ) -> tuple[int, int]:
+        """Move requests of a connection into a batch, of `turn_bytes` or until it is full.
+
+        Returns the batch's messages and bytes.
+        """
+        until_bytes = size_bytes + turn_bytes
+        while requests and size_bytes < until_bytes:
+            request = requests[0]
+            if taken and (
+                count + request.count > messages_max
+                or size_bytes + request.size_bytes > BYTES_MAX
+                or len(taken) >= REQUESTS_MAX
+            ):
+                break
+            taken.append(requests.popleft())
+            count += request.count
+            size_bytes += request.size_bytes
+        return count, size_bytes
 
 
 class _Rate:

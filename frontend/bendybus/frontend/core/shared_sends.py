@@ -14,7 +14,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
@@ -40,6 +40,12 @@ logger = logging.getLogger(__name__)
 # Of a request that is shared: larger ones gain nothing by company.
 MESSAGES_MAX: Final = 16
 BYTES_MAX: Final = 16 * 1024
+# Batches that are sent, or fail at once, before others have a turn of the loop.
+BATCHES_A_TURN: Final = 4
+# What has so little time left goes by itself.
+HASTY_S: Final = 30.0
+# When a line whose partitions are busy is looked at again.
+LOOK_S: Final = 0.05
 # Entities whose lines are kept without use; with more, all that are idle go.
 ENTITIES_MAX: Final = 1_000
 
@@ -57,6 +63,11 @@ class _Request:
     began_s: float
     # On the loop's clock.
     until_s: float
+
+    @property
+    def connection(self) -> Hashable:
+        """Whose it is, whatever its policy was."""
+        return self.holder.connection
 
 
 class SharedSends:
@@ -96,9 +107,9 @@ class SharedSends:
     def _send_alone(self, request: SendRequest, respond: Respond, holder: Holder) -> None:
         """Send a request by itself, after what waits of its connection for the same entity."""
         entity = self._sends.known(request.entity)
-        for line in () if entity is None else self._lines.get(entity.uid, {}).values():
-            if line.waiting.has(holder):
-                line.flush(at_once=True)
+        for pinned, line in self._lines_of(entity):
+            if pinned is not None:
+                line.flush_of(holder)
         request.producer_sequence = next(self._sequence)
         self._sends.submit(request, respond, holder)
 
@@ -112,6 +123,9 @@ class SharedSends:
         if line is None:
             line = lines[pinned] = _Line(self._sends, self._name, entity, pinned)
         return line
+
+    def _lines_of(self, entity: Entity | None) -> Iterable[tuple[int | None, "_Line"]]:
+        return () if entity is None else self._lines.get(entity.uid, {}).items()
 
     def _forget_idle(self) -> None:
         for uid, lines in list(self._lines.items()):
@@ -142,7 +156,7 @@ class _Line:
         self.waiting: SendLine[_Request] = SendLine(
             partitions, routing.first_choice(entity, producer_id, sequence)
         )
-        self._due = False
+        self._due = self._looking = False
 
     def put(self, entity: Entity, request: _Request) -> None:
         """Add a request, which is sent with what else this iteration of the loop reads."""
@@ -150,9 +164,9 @@ class _Line:
         self.waiting.put(request)
         self._flush_soon()
 
-    def flush(self, *, at_once: bool = False) -> None:
-        """Send what may be sent now; `at_once`: everything that waits."""
-        while batch := self.waiting.next(self._loop.time(), self._sends.available, at_once=at_once):
+    def flush_of(self, holder: Holder) -> None:
+        """Send what waits of a connection, before what it sends next."""
+        while batch := self.waiting.next_of(holder.connection):
             self._send(*batch)
 
     def _flush_soon(self) -> None:
@@ -162,7 +176,23 @@ class _Line:
 
     def _flush_due(self) -> None:
         self._due = False
-        self.flush()
+        for _ in range(BATCHES_A_TURN):
+            batch = self.waiting.next(self._loop.time(), self._sends.available)
+            if batch is None:
+                break
+            self._send(*batch)
+        else:
+            self._flush_soon()
+            return
+        if self.waiting and self._pinned is None and not self._looking:
+            # A run becomes shorter as time goes by, so another partition may get one.
+            self._looking = True
+            self._loop.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        if self.waiting:
+            self._flush_soon()
 
     def _send(self, partition: int, requests: Sequence[_Request]) -> None:
         now_s = self._loop.time()
@@ -170,11 +200,18 @@ class _Line:
         for each in late:
             self._sends.give_room(each.held)
             self._sends.refuse(each.request, each.respond, timed_out(self.entity))
-        if late:
-            requests = [each for each in requests if each.until_s > now_s]
-        if not requests:
+        # What has little time left has it alone: one deadline holds for all of a batch.
+        hasty = [each for each in requests if now_s < each.until_s <= now_s + HASTY_S]
+        rest = [each for each in requests if each.until_s > now_s + HASTY_S]
+        groups = [[each] for each in hasty] + ([rest] if rest else [])
+        if not groups:
             self.waiting.answered(partition)
-            return
+        for _ in groups[1:]:
+            self.waiting.also(partition)
+        for group in groups:
+            self._start(partition, group, now_s)
+
+    def _start(self, partition: int, requests: Sequence[_Request], now_s: float) -> None:
         producer_id, sequence = self._name()
         lane = routing.lane_to(self.entity, producer_id, partition)
         sizes: list[int] = []
