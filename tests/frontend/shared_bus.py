@@ -90,7 +90,7 @@ class FrontEnd:
 
     @property
     def frames(self) -> list[partition_pb2.SendFramesRequest]:
-        """What the partitions got, in order."""
+        """The frames that the partitions got, in order."""
         found = [each for partition in self.partitions.values() for each in partition.frames]
         return sorted(found, key=lambda frame: frame.frame_id)
 

@@ -44,7 +44,7 @@ class Context:
 
 
 def front_end() -> FrontEnd:
-    """Return what the services need to refuse something."""
+    """Return the parts that the services need to refuse something."""
     made: Any = SimpleNamespace(metrics=Metrics(), upstreams={}, send_answers=None)
     return made
 

@@ -189,7 +189,7 @@ def test_a_plain_queue_is_asked_for_exactly_what_is_wanted_also_by_a_quick_loop(
 
 
 def leaving_s(count: int) -> float:
-    """Return the time that it takes when so many receivers of a plain queue leave at once."""
+    """Return how long it takes until all receivers of a plain queue have left at once."""
     receiver = Receiver(partitions=1)
     waiting = [receiver.grant(1) for _ in range(count)]
     began_s = time.process_time()

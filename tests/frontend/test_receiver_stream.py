@@ -203,7 +203,7 @@ async def test_outcomes_that_a_client_does_not_read_are_counted_and_end_its_sett
     monkeypatch.setattr(flow_control, "UNREAD_MIN", most)
     monkeypatch.setattr(flow_control, "UNREAD", Bounds(most, UNBOUNDED, UNBOUNDED))
     client = Client()
-    # Of a partition that does not exist: the outcome is there at once.
+    # The partition does not exist: the outcome is there at once.
     lost = receiver_pb2.SettleFrame(disposition=COMPLETE, lock_tokens=b"\xff" * 16)
     async with client.stream:
         await client.say(opening(), *[receiver_pb2.ReceiveStreamRequest(settle=lost)] * 10)

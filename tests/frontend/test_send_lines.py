@@ -1,4 +1,4 @@
-"""Which sends go together, to which partition, and in which order: time is passed in."""
+"""Small sends go together, are spread evenly and have turns: time is passed in."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -244,12 +244,13 @@ def test_what_cannot_be_reached_gets_nothing_and_does_not_catch_up_all_at_once()
     send(7_000)
 
 
-def test_a_line_knows_whose_sends_wait() -> None:
+def test_a_line_without_waiting_sends_is_idle_only_when_all_are_answered() -> None:
     waiting = pinned()
     waiting.put(Send("a"))
     waiting.put(Send("b"))
 
-    assert (waiting.has("a"), waiting.has("c"), bool(waiting)) == (True, False, True)
+    assert (bool(waiting), waiting.is_idle) == (True, False)
     waiting.next(0.0, reached)
-    assert (waiting.has("a"), waiting.has("b"), bool(waiting)) == (False, False, False)
-    assert not waiting.is_idle
+    assert (bool(waiting), waiting.is_idle) == (False, False)
+    waiting.answered(3)
+    assert waiting.is_idle

@@ -328,7 +328,7 @@ async def test_lines_without_use_are_forgotten() -> None:
         bus.answer(bus.frames[-1].frame_id)
 
     assert len(bus.shared._lines) < 1_010
-    # What is under way is not.
+    # A line with a batch under way is kept.
     assert "uid-q0" in bus.shared._lines
 
 

@@ -1,4 +1,4 @@
-"""What a WebSocket counts of messages that come, and keeps of those that it wrote."""
+"""A WebSocket counts messages until they are taken, and keeps none that it wrote."""
 
 import asyncio
 import sys

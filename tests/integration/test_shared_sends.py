@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 PROGRAMS = 16
-# Of those, what sends with a key of its own.
+# So many of them send with a key of their own.
 KEYED = 6
 
 
@@ -33,7 +33,7 @@ class Program:
     def __init__(self, bus: AmqpBus, name: str, key: str | None) -> None:
         self.name, self.key = name, key
         self.acknowledged: list[int] = []
-        # What may be stored or not, once or twice.
+        # Messages that may be stored or not, once or twice.
         self.unsure: set[int] = set()
         self._bus = bus
         self._stop = threading.Event()

@@ -322,7 +322,7 @@ class Bus(Partitions):
         late = self.now - began >= 30_000
         for unit in (*unknown, *refused) if late else ():
             (self.unknown if unit in unknown else self.failed).update(unit.payloads)
-        # What went together is repeated apart, as its clients do not wait for each other.
+        # Sends that went together are repeated apart: their clients do not wait for each other.
         apart = [[unit] for unit in unknown] if done is not None else [unknown]
         for each in apart if unknown and not late else ():
             self.after(200, partial(self._try_send, each, sequence, began, again=True))

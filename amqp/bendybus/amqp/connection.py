@@ -138,7 +138,7 @@ class Connection:
         self._to_flush: dict[Session, None] = {}
         # Sessions with transfers that waited for the peer's window, which is open now.
         self._opened: dict[Session, None] = {}
-        # Of which a change of credit, or an open window, is reported in `_events` already.
+        # Links and sessions with a change of credit, or an open window, in `_events` already.
         self._reported: set[IncomingLink | OutgoingLink | Session] = set()
 
     @property

@@ -24,7 +24,7 @@ TOKENS_A_FRAME_MAX: Final = limits.SETTLE_TOKENS_MAX
 UIDS_A_CALL_MAX: Final = limits.ENTITIES_PER_NAMESPACE
 ASK_MESSAGES_MAX: Final = 100_000
 BYTES_MAX: Final = 2**40
-# Of the messages of a frame, errors that name the value. The bound keeps the answer to a frame of
+# Errors of one frame's messages that name the value. The bound keeps the answer to a frame of
 # thousands of them from taking more time than all that others send meanwhile.
 FAULTS_SPELT_OUT: Final = 16
 

@@ -23,7 +23,7 @@ _DELIVERED_COLUMNS: Final = tuple(
     for field in message_pb2.DeliveredBatch.DESCRIPTOR.fields
     if field.name not in ("partition", "lock_tokens", "locked_until_ms", "lock_remaining_ms")
 )
-# What a message has of a column that is empty in its batch.
+# The value of a message in a column that is empty in its batch.
 _NOTHING: Final[Mapping[str, object]] = {
     "message_ids": "",
     "partition_keys": "",

@@ -1,4 +1,4 @@
-"""Which small sends go to a partition together, and to which. Pure; times are passed in.
+"""Lines of small sends, which go to partitions together. Pure; times are passed in.
 
 A *line* has the sends of all clients of a front end that wait for one partition of an entity, or,
 if they have no key, for any. One batch of a line is under way at a time to each partition; what
@@ -17,12 +17,12 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-# What a batch has at most. The requests are fewer than a partition remembers parts of one frame
+# The bounds of a batch. The requests are fewer than a partition remembers parts of one frame
 # (`producer_memory.PARTS_MAX`): each may be repeated by itself.
 MESSAGES_MAX: Final = 1_000
 BYTES_MAX: Final = 1024 * 1024
 REQUESTS_MAX: Final = 128
-# What a connection may put into a batch before it is the turn of the next one.
+# A connection puts so much into a batch before it is the turn of the next one.
 TURN_BYTES: Final = 4 * 1024
 RUNS_PER_S: Final = 16
 # Partitions that have a batch of sends without a key under way, while no whole run waits.
@@ -34,7 +34,7 @@ class Waiting(Protocol):
 
     @property
     def connection(self) -> Hashable:
-        """Whose turn it uses."""
+        """The connection that has a turn for it."""
 
     @property
     def count(self) -> int:
@@ -78,10 +78,6 @@ class SendLine(Generic[WaitingT]):
     def is_idle(self) -> bool:
         """Whether nothing waits and nothing is under way."""
         return not self._waiting and not self._under_way
-
-    def has(self, connection: Hashable) -> bool:
-        """Whether something of a connection waits."""
-        return connection in self._waiting
 
     def put(self, request: WaitingT) -> None:
         """Add a request."""

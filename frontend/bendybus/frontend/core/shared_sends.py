@@ -37,12 +37,12 @@ from bendybus.frontend.core.send_failover import timed_out
 from bendybus.frontend.core.send_lines import SendLine
 
 logger = logging.getLogger(__name__)
-# Of a request that is shared: larger ones gain nothing by company.
+# The bounds of a request that is shared: larger ones gain nothing by company.
 MESSAGES_MAX: Final = 16
 BYTES_MAX: Final = 16 * 1024
 # Batches that are sent, or fail at once, before others have a turn of the loop.
 BATCHES_A_TURN: Final = 4
-# What has so little time left goes by itself.
+# A request with so little time left goes by itself.
 HASTY_S: Final = 30.0
 # When a line whose partitions are busy is looked at again.
 LOOK_S: Final = 0.05
@@ -66,7 +66,7 @@ class _Request:
 
     @property
     def connection(self) -> Hashable:
-        """Whose it is, whatever its policy was."""
+        """The connection that sent it, under whichever policy."""
         return self.holder.connection
 
 
@@ -137,7 +137,7 @@ class SharedSends:
 
 
 class _Line:
-    """What waits for a partition of an entity, or for any."""
+    """The requests that wait for a partition of an entity, or for any."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class _Line:
         for each in late:
             self._sends.give_room(each.held)
             self._sends.refuse(each.request, each.respond, timed_out(self.entity))
-        # What has little time left has it alone: one deadline holds for all of a batch.
+        # A request with little time left goes alone: one deadline holds for all of a batch.
         hasty = [each for each in requests if now_s < each.until_s <= now_s + HASTY_S]
         rest = [each for each in requests if each.until_s > now_s + HASTY_S]
         groups = [[each] for each in hasty] + ([rest] if rest else [])

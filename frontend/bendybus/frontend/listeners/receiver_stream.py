@@ -52,9 +52,9 @@ class Answer:
     """One event; counted in a flow of the stream until it is written."""
 
     frame: receiver_pb2.ReceiveStreamResponse
-    # Of messages.
+    # The bytes of messages.
     size_bytes: int = 0
-    # Of the outcome of a settlement that failed, or of a session's end.
+    # The bytes of a failed settlement's outcome, or of a session's end.
     outcome_bytes: int = 0
     # Taken for a settlement.
     tokens: int = 0

@@ -39,7 +39,7 @@ class ReplyLink:
         self._connection = connection
         self.link = link
         self.address = address
-        # What a request may have as reply-to to name this link.
+        # A request names this link in its reply-to by one of these.
         self.names = (link.name, getattr(link.attach.target, "address", None))
         self._waiting: deque[tuple[bytes, Held]] = deque()
         # The last reply, if its window had room for a part of it; nothing follows before the rest.

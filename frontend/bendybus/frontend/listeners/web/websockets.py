@@ -67,7 +67,7 @@ _LONGER: Final = ((126, 2), (65_536, 6))
 
 
 def head_bytes(size_bytes: int) -> int:
-    """Return the size of the head of a client's frame with so many bytes. Source: RFC 6455, 5.2."""
+    """Return the bytes of the head of a client's frame. Source: RFC 6455, 5.2."""
     return HEAD_BYTES + sum(more for least, more in _LONGER if size_bytes >= least)
 
 
@@ -85,8 +85,8 @@ class WebSocketWire:
         self._reads = asyncio.Event()
         self._reads.set()
         self._closing = self._ending = self._lost = False
-        # Of messages that are not taken yet: what has come, what of it is reserved, and how often
-        # something came.
+        # The bytes of messages that are not taken yet, and those that are reserved; and how often
+        # bytes came.
         self._come_bytes = self._reserved_bytes = self._arrivals = 0
 
     async def serve(self, admit: Admit, line: Line) -> None:
@@ -139,7 +139,7 @@ class WebSocketWire:
             size_bytes = len(message.data) if isinstance(message.data, bytes | str) else 0
             left = self._come_bytes - size_bytes - head_bytes(size_bytes)
         else:
-            # What is left is the beginning of the next one, of the same read.
+            # The rest is the beginning of the next one, of the same read.
             left = 0
         self._release(connection, max(0, left))
 
