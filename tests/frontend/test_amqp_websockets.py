@@ -83,10 +83,10 @@ def unread(listening: Listening) -> tuple[RawAmqp, Any]:
     eventually(lambda: listening.ask(lambda: connection._engine.links == 2))
     listening.ask(crowded)
     sent = 0
-    received = connection.metrics.received._value
+    transfers = connection.metrics.transfers
 
     def read_or_paused() -> bool:
-        return listening.ask(lambda: received.get() == sent or connection.reading.paused)
+        return listening.ask(lambda: transfers.of("in") == sent or connection.reading.paused)
 
     while not listening.ask(lambda: connection.reading.paused):
         # Little by little: what is written at a time is less than what is too much.

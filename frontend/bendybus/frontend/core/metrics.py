@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import Metric
 from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
+from bendybus.frontend.core.counts import Counts, Times
 from bendybus.wire.refusals import Refusals
 
 _LATENCY_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
@@ -36,40 +37,40 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         label = ["entity"]
-        self.incoming = Counter(
+        self.incoming = Counts(
             "bendybus_incoming_messages", "IncomingMessages", label, registry=registry
         )
-        self.outgoing = Counter(
+        self.outgoing = Counts(
             "bendybus_outgoing_messages", "OutgoingMessages", label, registry=registry
         )
-        self.requests = Counter(
+        self.requests = Counts(
             "bendybus_incoming_requests",
             "IncomingRequests: frames of sends",
             label,
             registry=registry,
         )
-        self.settled = Counter(
+        self.settled = Counts(
             "bendybus_settled_messages",
             "CompleteMessage, AbandonMessage, …",
             ["disposition"],
             registry=registry,
         )
-        self.throttled = Counter(
+        self.throttled = Counts(
             "bendybus_throttled_requests", "ThrottledRequests", label, registry=registry
         )
-        self.user_errors = Counter(
+        self.user_errors = Counts(
             "bendybus_user_errors", "UserErrors", [*label, "reason"], registry=registry
         )
-        self.server_errors = Counter(
+        self.server_errors = Counts(
             "bendybus_server_errors", "ServerErrors", [*label, "reason"], registry=registry
         )
-        self.send_seconds = Histogram(
+        self.send_seconds = Times(
             "bendybus_server_send_latency_seconds",
             "ServerSendLatency: a frame from the front end to its partitions' commits and back",
-            buckets=_LATENCY_S,
+            _LATENCY_S,
             registry=registry,
         )
-        self.possible_duplicates = Counter(
+        self.possible_duplicates = Counts(
             "bendybus_possible_duplicates",
             "Messages without a key that are stored, possibly a second time in another partition",
             label,
@@ -101,7 +102,7 @@ class Metrics:
         self._count_transactions(registry)
 
     def _count_transactions(self, registry: CollectorRegistry) -> None:
-        self.transactions = Counter(
+        self.transactions = Counts(
             "bendybus_transactions", "Transactions that ended", ["outcome"], registry=registry
         )
         self.open_transactions = Gauge(
@@ -118,10 +119,10 @@ class Metrics:
 
     def sent(self, entity: str, count: int, times_s: Sequence[float]) -> None:
         """Count messages that were stored, and how long each request took that they came in."""
-        self.incoming.labels(entity).inc(count)
-        self.requests.labels(entity).inc(len(times_s))
+        self.incoming.add(entity, count=count)
+        self.requests.add(entity, count=len(times_s))
         for time_s in times_s:
-            self.send_seconds.observe(time_s)
+            self.send_seconds.add(time_s)
 
     @contextmanager
     def refusals(self, entity_path: str) -> Iterator[None]:
@@ -137,10 +138,10 @@ class Metrics:
         missing = isinstance(error, errors.EntityNotFound)
         name = _UNKNOWN if missing else self._name_of(entity_path) or _UNKNOWN
         if isinstance(error, errors.ServerBusy | errors.QuotaExceeded):
-            self.throttled.labels(name).inc(count)
+            self.throttled.add(name, count=count)
         elif isinstance(error, errors.RetryableError | errors.OutcomeUnknown) or (
             type(error) is BusError
         ):
-            self.server_errors.labels(name, error.reason).inc(count)
+            self.server_errors.add(name, error.reason, count=count)
         else:
-            self.user_errors.labels(name, error.reason).inc(count)
+            self.user_errors.add(name, error.reason, count=count)

@@ -539,7 +539,7 @@ class ClientConnection:
                 event.link.refuse(DETACHED)
             return False
         if isinstance(event, events.Delivered):
-            self.metrics.received.inc()
+            self.metrics.transfers.add("in")
             if event.link.context is not None:
                 event.link.context.delivered(event)
         elif isinstance(event, events.Disposed):

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Gauge
 
 from bendybus.amqp.connection import ConnectionSettings
+from bendybus.frontend.core.counts import Counts
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.quota.bounds import IDLE_MS, READ_BYTES, STRANGER_READ_BYTES
 from bendybus.frontend.core.quota.doors import Doors
@@ -175,14 +176,14 @@ class AmqpMetrics:
         self.connections = Gauge(
             "bendybus_amqp_connections", "Open AMQP connections", registry=registry
         )
-        self.transfers = Counter(
+        self.transfers = Counts(
             "bendybus_amqp_transfers",
             "Deliveries over AMQP, from clients (in) and to them (out)",
             ["direction"],
             registry=registry,
         )
-        self.received = self.transfers.labels("in")
-        self.sent = self.transfers.labels("out")
+        for direction in ("in", "out"):
+            self.transfers.add(direction, count=0)
 
 
 class AmqpProtocol(asyncio.BufferedProtocol):
