@@ -128,6 +128,11 @@ class SqliteStore:
             return os.stat(self._wal).st_size
         return 0
 
+    def written_bytes(self) -> int:
+        """Return the bytes of all pages that were written since the file was opened."""
+        pages, _ = self._connection().status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
+        return int(pages) * self._page_bytes
+
     def unused_bytes(self) -> int:
         """Return the space inside the file that deleted messages left, which counts as free."""
         with translated(self.path):
