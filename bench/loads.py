@@ -48,6 +48,10 @@ class Loads:
     """Messages of all AMQP clients together, each way."""
     amqp_s: float = 120.0
     """How long AMQP clients send, and then receive, to see whether that is flat."""
+    many: tuple[int, ...] = (1, 4, 16, 64, 256)
+    """Connections that each await one message at a time."""
+    many_s: float = 3.0
+    """How long they do, for each number of them and each thing that they do."""
     sdk_singles: int = 500
     """Sends of an official SDK, one after another."""
     sdk_senders_each: int = 150
@@ -82,6 +86,8 @@ QUICK: Final = Loads(
     amqp=9_000,
     listed=1_000,
     amqp_s=8.0,
+    many=(1, 16, 64),
+    many_s=2.0,
     sdk_singles=200,
     sdk_senders_each=50,
     peer=10_000,

@@ -22,6 +22,7 @@ SECTIONS: Final = {
     "bare": "bench.bare.measure",
     "bendybus": "bench.bus.measure",
     "amqp": "bench.amqp.measure",
+    "many": "bench.many.measure",
     "sdks": "bench.sdks.measure",
     "entities": "bench.bus.entities",
     "brokers": "bench.bus.brokers",

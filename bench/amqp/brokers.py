@@ -1,6 +1,7 @@
 """Runs the same Proton program against other AMQP 1.0 brokers: Artemis and RabbitMQ."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -39,18 +40,25 @@ def _artemis(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
 
 
 def _rabbitmq(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
-    peer.require_client("pika")
-    if peer.program("rabbitmq-server") is None:
-        raise peer.UnavailableError("not installed: apt install rabbitmq-server")
     here = folder / "rabbitmq"
     here.mkdir()
-    with rabbitmq.server(here, [PLUGIN]) as (port, pids):
+    with rabbitmq_server(here) as (port, pids):
         for system, kind in RABBITMQ.items():
             rabbitmq.declare(port, kind)
             place = Place(
                 f"127.0.0.1:{port}", f"/amq/queue/{peer.NAME}-{kind}", durable=True, echoes=False
             )
             _exchange(Server(system, place, {"server": [pids]}, "server", NO_ECHO), load, emit)
+
+
+@contextmanager
+def rabbitmq_server(folder: Path) -> Iterator[tuple[int, list[int]]]:
+    """Run RabbitMQ with AMQP 1.0; give its port, and its processes. Raises UnavailableError."""
+    peer.require_client("pika")
+    if peer.program("rabbitmq-server") is None:
+        raise peer.UnavailableError("not installed: apt install rabbitmq-server")
+    with rabbitmq.server(folder, [PLUGIN]) as found:
+        yield found
 
 
 def _exchange(server: Server, load: Loads, emit: Callable[[Row], None]) -> None:

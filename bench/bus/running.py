@@ -26,6 +26,11 @@ apiVersion: bendybus.io/v1alpha1
 kind: Queue
 metadata: {{name: bench}}
 spec: {{namespaceRef: {{name: bench}}, enablePartitioning: {spread}, lockDuration: PT5M}}
+---
+apiVersion: bendybus.io/v1alpha1
+kind: Queue
+metadata: {{name: bench-replies}}
+spec: {{namespaceRef: {{name: bench}}, enablePartitioning: {spread}, lockDuration: PT5M}}
 """
 _METRIC: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 

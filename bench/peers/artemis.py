@@ -49,6 +49,9 @@ _CONFIGURATION: Final = """\
       <address name="{name}">
         <anycast><queue name="{name}"><durable>true</durable></queue></anycast>
       </address>
+      <address name="{name}-replies">
+        <anycast><queue name="{name}-replies"><durable>true</durable></queue></anycast>
+      </address>
 {addresses}
     </addresses>
     <diverts>{divert}</diverts>

@@ -99,11 +99,11 @@ def _measure(
         emit(each)
 
 
-def declare(port: int, kind: str) -> str:
-    """Make a durable queue of a kind; return its name."""
+def declare(port: int, kind: str, suffix: str = "") -> str:
+    """Make a durable queue of a kind; return its name, which ends with `suffix`."""
     import pika
 
-    name = f"{peer.NAME}-{kind}"
+    name = f"{peer.NAME}-{kind}{suffix}"
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
         arguments = {"x-queue-type": kind}
         connection.channel().queue_declare(name, durable=True, arguments=arguments)

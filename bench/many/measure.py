@@ -1,0 +1,150 @@
+"""Measures connections that each await one message at a time: the bus, and AMQP brokers beside it.
+
+The same Proton program with each server, in the same run; our own client in place of it with gRPC.
+Judged is the processor time of all processes of the server, which other programs of the machine
+change less than the rate.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.amqp import brokers, clients
+from bench.amqp.exchange import cpu_s
+from bench.amqp.measure import bus_server
+from bench.amqp.orders import Place
+from bench.amqp.orders import Role as Bulk
+from bench.bus import running
+from bench.loads import Loads
+from bench.many import workers
+from bench.many.orders import REPLIES, Role
+from bench.many.workers import Workers
+from bench.peers import artemis, peer, rabbitmq
+from bench.recorder import Roles
+from bench.row import Row
+
+AMQP: Final = "Bendybus, many over AMQP"
+GRPC: Final = "Bendybus, many over gRPC"
+PARTITIONS: Final = (4, 1, 16)
+TITLES: Final = {
+    Role.SEND: "send, accepted",
+    Role.RECEIVE: "receive, settled",
+    Role.REQUEST: "request, reply",
+}
+# Messages that wait when receives begin, for each second that these take. The measurement of a
+# server that gives more ends with the last one.
+_FILL_A_SECOND: Final = 8_000
+_FILL_LIMIT_S: Final = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server to measure, with all its processes. `suffix`: of its rows' names."""
+
+    system: str
+    roles: Roles
+    suffix: str = ""
+    note: str = ""
+
+
+def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
+    """Measure the bus with so many partitions, then the brokers."""
+    with peer.skipping([AMQP], emit):
+        for partitions in PARTITIONS:
+            here = folder / f"bus-{partitions}"
+            here.mkdir()
+            servers = min(partitions, running.PARTITION_SERVERS)
+            with running.bus(here, partitions, servers) as bus:
+                _bus(load, bus, partitions, emit)
+    with peer.skipping([brokers.ARTEMIS], emit):
+        here = folder / "artemis"
+        here.mkdir()
+        with artemis.server(load, here, "AMQP") as (port, pid):
+            place = Place(f"127.0.0.1:{port}", peer.NAME, durable=True, echoes=False)
+            server = Server(brokers.ARTEMIS, {"server": [[pid]]}, "", brokers.NO_ECHO)
+            _place(load, server, place, emit)
+    with peer.skipping(brokers.RABBITMQ, emit):
+        _rabbitmq(load, folder / "rabbitmq", emit)
+
+
+def _bus(load: Loads, bus: running.Bus, partitions: int, emit: Callable[[Row], None]) -> None:
+    place = bus_server(bus).place
+    words = f"{partitions} partition{'s' if partitions > 1 else ''}"
+    _place(load, Server(AMQP, bus.roles, f"_{partitions}", words), place, emit)
+    if partitions != PARTITIONS[0]:
+        return
+    server = Server(GRPC, bus.roles, f"_{partitions}", words)
+    with (
+        workers.over_grpc(bus.connection_string, running.QUEUE) as many,
+        clients.running(place) as filling,
+    ):
+        _run(load, server, many, filling, (Role.SEND, Role.RECEIVE), emit)
+
+
+def _rabbitmq(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
+    folder.mkdir()
+    with brokers.rabbitmq_server(folder) as (port, pids):
+        for system, kind in brokers.RABBITMQ.items():
+            for suffix in ("", REPLIES):
+                rabbitmq.declare(port, kind, suffix)
+            queue = f"/amq/queue/{peer.NAME}-{kind}"
+            place = Place(f"127.0.0.1:{port}", queue, durable=True, echoes=False)
+            _place(load, Server(system, {"server": [pids]}, "", brokers.NO_ECHO), place, emit)
+
+
+def _place(load: Loads, server: Server, place: Place, emit: Callable[[Row], None]) -> None:
+    with workers.over_amqp(place) as many, clients.running(place) as filling:
+        _run(load, server, many, filling, tuple(Role), emit)
+
+
+def _run(
+    load: Loads,
+    server: Server,
+    many: Workers,
+    filling: clients.Clients,
+    roles: tuple[Role, ...],
+    emit: Callable[[Row], None],
+) -> None:
+    """Measure each number of connections, each role by itself."""
+    # A JVM compiles what runs often; and what the first connections pay for is no message's.
+    many.run(many.attach(Role.SEND, load.many[-1], load.many_s))
+    for role in roles:
+        if role is Role.RECEIVE:
+            filling.attach(Bulk.SEND, count=round(_FILL_A_SECOND * load.many_s * len(load.many)))
+            filling.run(_FILL_LIMIT_S)
+        if role is Role.REQUEST:
+            _empty(many, load)
+        for connections in load.many:
+            if role is not Role.REQUEST or connections > 1:
+                _once(load, server, many, role, connections, emit)
+
+
+def _empty(many: Workers, load: Loads) -> None:
+    """Receive what is left, so that requests are answered at once."""
+    while many.run(many.attach(Role.RECEIVE, load.many[-1], load.many_s)).took_s:
+        pass
+
+
+def _once(
+    load: Loads,
+    server: Server,
+    many: Workers,
+    role: Role,
+    connections: int,
+    emit: Callable[[Row], None],
+) -> None:
+    taking = many.attach(role, connections, load.many_s)
+    every = [group for groups in server.roles.values() for group in groups]
+    before_s = cpu_s(every)
+    report = many.run(taking)
+    used_s, count = cpu_s(every) - before_s, len(report.took_s)
+    what = f"many_{role.name.lower()}_{connections}{server.suffix}"
+    title = f"{TITLES[role]}, {connections} connection{'s' if connections > 1 else ''}"
+    title += f", {server.note}" if server.note and server.note != brokers.NO_ECHO else ""
+    note = f"p50 {report.milliseconds(0.5):.2f} ms, p99 {report.milliseconds(0.99):.1f} ms"
+    if server.note == brokers.NO_ECHO and role is not Role.SEND:
+        note += f"; {server.note}"
+    emit(Row(server.system, what, title, "/s", [count / report.lasted_s], "1", note=note))
+    cost_us = [1e6 * used_s / count] if count else []
+    emit(Row(server.system, f"{what}_cpu", f"{title}: all processes", "µs CPU", cost_us))
