@@ -49,7 +49,7 @@ class FakeFrontEnd:
         self.asks: list[receiver_pb2.Ask] = []
         # Commands of each frame of receivers, by kind.
         self.receiver_frames: list[list[str]] = []
-        # The metadata that it sends of its contract; as 0.11: none. And the metadata of clients.
+        # The metadata that it sends of its contract. And the metadata of clients.
         self.said: tuple[tuple[str, str], ...] = (CLIENT.said,)
         self.metadata: dict[str, tuple[Any, ...]] = {}
         # Faults: how many answers to swallow or streams to break; errors to give, one each.

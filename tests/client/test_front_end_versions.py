@@ -6,35 +6,20 @@ import pytest
 
 from bendybus.client import ServiceBusMessage
 from bendybus.client.exceptions import ServiceBusError
-from bendybus.wire import contract_versions
 from bendybus.wire.contract_versions import CLIENT
 from tests.client.fake_front_end import FakeFrontEnd
 
 pytestmark = pytest.mark.requirement("R602")
 
 
-@pytest.mark.parametrize("said", [(), (CLIENT.said,)], ids=["0.11", "this"])
-async def test_a_front_end_of_0_11_is_used(
-    fake: FakeFrontEnd, sender: Any, receiver: Any, said: tuple[tuple[str, str], ...]
-) -> None:
-    fake.said = said
-
-    await sender.send_messages(ServiceBusMessage("x"))
-    [message] = await receiver.receive_messages(max_wait_time=5)
-    await receiver.complete_message(message)
-
-    assert str(message) == "x"
-
-
-async def test_a_client_says_the_number_of_its_contract_and_what_0_11_reads(
+async def test_a_client_says_the_number_of_its_contract(
     fake: FakeFrontEnd, sender: Any, receiver: Any
 ) -> None:
     await sender.send_messages(ServiceBusMessage("x"))
     await receiver.receive_messages(max_wait_time=5)
 
-    assert CLIENT.said in fake.metadata["SendStream"]
-    marks = {CLIENT.said, contract_versions.MERGED_0_11, contract_versions.HEADS_0_11}
-    assert marks <= set(fake.metadata["ReceiveStream"])
+    for stream in ("SendStream", "ReceiveStream"):
+        assert CLIENT.said in fake.metadata[stream]
 
 
 async def test_a_later_front_end_gets_nothing_and_callers_get_the_reason(

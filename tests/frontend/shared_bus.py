@@ -15,6 +15,7 @@ from bendybus.frontend.core.repeated_sends import RepeatedSends
 from bendybus.frontend.core.send import SendDispatcher, SendOutcome, SendRequest
 from bendybus.frontend.core.shared_sends import SharedSends
 from bendybus.frontend.upstreams import send_frames
+from bendybus.frontend.upstreams.stream import Lane
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
 from tests.frontend.entities import queue
@@ -34,7 +35,7 @@ class Partition:
     def sends(self) -> "Partition":
         return self
 
-    def put(self, frame: partition_pb2.SendFramesRequest) -> bool:
+    def put(self, frame: partition_pb2.SendFramesRequest, lane: Lane) -> bool:
         self.frames.append(frame)
         self._came.set()
         return True

@@ -17,6 +17,7 @@ from bendybus.frontend.listeners.pipeline_service import PipelineService
 from bendybus.frontend.listeners.receiver_service import ReceiverService
 from bendybus.frontend.listeners.sender_service import SenderService
 from bendybus.frontend.listeners.transaction_service import TransactionService
+from bendybus.frontend.upstreams.stream import Lane
 from bendybus.v1 import (
     management_pb2,
     message_pb2,
@@ -51,7 +52,7 @@ class Upstream:
         """The stream of sends."""
         return self
 
-    def put(self, request: Any) -> bool:
+    def put(self, request: Any, lane: Lane) -> bool:
         """Take a frame."""
         self.sent.append(request.SerializeToString())
         return True

@@ -9,33 +9,25 @@ from bendybus.domain import errors
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import entity_pb2
-from bendybus.wire import contract_versions, statuses
+from bendybus.wire import statuses
 from bendybus.wire.contract_versions import FRONT_END
 from tests.frontend.test_upstream import Listener, Partition, reached, served, until
 
 pytestmark = pytest.mark.requirement("R602")
 
 
-def of_version(partition: Partition, contract: int, settings_version: int) -> None:
+def of_version(partition: Partition, contract: int) -> None:
     """Let a partition answer watches as another version does."""
     [answer] = partition.catalogue
-    answer.contract, answer.settings_version = contract, settings_version
+    answer.contract = contract
 
 
-async def test_a_partition_of_0_11_is_used() -> None:
+async def test_a_partition_of_the_version_before_is_used() -> None:
     partition = Partition()
-    of_version(partition, 0, 5)
+    of_version(partition, FRONT_END.number - 1)
 
     async with reached(partition, Listener()) as upstream:
         assert upstream.conditions() == []
-
-    # It reads these on its streams, and in the request for its watch.
-    assert {contract_versions.MOVES_0_11} <= set(partition.metadata["SendFrames"])
-    marks = {
-        contract_versions.MOVES_0_11, contract_versions.MERGED_0_11, contract_versions.HEADS_0_11
-    }  # fmt: skip
-    assert marks <= set(partition.metadata["DeliverFrames"])
-    assert partition.watches[0].in_parts
 
 
 async def test_a_front_end_says_the_number_of_its_contract() -> None:
@@ -51,18 +43,18 @@ async def test_a_front_end_says_the_number_of_its_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("contract", "settings_version", "sentence"),
+    ("contract", "sentence"),
     [
-        (0, 0, "partition 0 runs a version of Bendybus before 0.11, and this front end runs 0.12"),
-        (FRONT_END.number + 2, 9, "partition 0 uses version 4 of the contract"),
+        (0, "partition 0 runs a version of Bendybus before 0.12, and this front end runs 0.13"),
+        (FRONT_END.number + 2, "partition 0 uses version 5 of the contract"),
     ],
-    ids=["0.10", "later"],
+    ids=["0.11", "later"],
 )
 async def test_a_partition_of_a_version_that_does_not_fit_is_unavailable_and_says_why(
-    contract: int, settings_version: int, sentence: str, caplog: pytest.LogCaptureFixture
+    contract: int, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     partition, listener = Partition(), Listener()
-    of_version(partition, contract, settings_version)
+    of_version(partition, contract)
     with caplog.at_level(logging.ERROR, "bendybus"):
         async with served(partition, listener) as upstream:
             await until(lambda: len(partition.watches) >= 3)
@@ -75,7 +67,7 @@ async def test_a_partition_of_a_version_that_does_not_fit_is_unavailable_and_say
             assert [sentence in message for message in said] == [True]
 
             # Upgraded: it is used.
-            of_version(partition, FRONT_END.number, 5)
+            of_version(partition, FRONT_END.number)
             await until(lambda: upstream.available)
             assert upstream.conditions() == []
             assert listener.catalogues
@@ -85,11 +77,11 @@ async def test_a_partition_that_refuses_this_version_is_unavailable_and_says_why
     class Later(Partition):
         async def WatchEntities(self, request: Any, context: Any) -> Any:
             async with statuses.errors_as_status(context):
-                raise errors.InvalidOperation("this front end runs a version before 0.13.")
+                raise errors.InvalidOperation("this front end runs a version before 0.14.")
             yield entity_pb2.WatchEntitiesResponse()
 
     async with served(Later(), Listener()) as upstream:
-        await until(lambda: "before 0.13" in "; ".join(upstream.conditions()))
+        await until(lambda: "before 0.14" in "; ".join(upstream.conditions()))
 
         assert not upstream.available
 
@@ -97,11 +89,11 @@ async def test_a_partition_that_refuses_this_version_is_unavailable_and_says_why
 async def test_a_partition_that_is_replaced_by_a_version_that_does_not_fit_is_left_alone() -> None:
     partition, listener = Partition(), Listener()
     async with reached(partition, listener) as upstream:
-        of_version(partition, 0, 0)
+        of_version(partition, 0)
         partition.end_watches.set()
         await until(lambda: not upstream.available)
 
-        assert "before 0.11" in listener.stalls[-1]
+        assert "before 0.12" in listener.stalls[-1]
 
 
 async def test_a_partition_that_was_never_heard_says_that_it_does_not_answer() -> None:

@@ -15,6 +15,7 @@ from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.quota.bounds import SEND_PART_BYTES, UNBOUNDED, Bounds
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.upstreams import send_frames
+from bendybus.frontend.upstreams.stream import Lane
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, sender_pb2
@@ -38,7 +39,7 @@ class Upstream:
         """The stream of sends."""
         return self
 
-    def put(self, request: object) -> bool:
+    def put(self, request: object, lane: Lane) -> bool:
         """Take a frame."""
         return True
 
@@ -188,7 +189,9 @@ async def test_a_frame_is_dealt_in_the_runs_that_its_client_names() -> None:
     got: dict[int, int] = {}
 
     class Counting(Upstream):
-        def put(self, request: partition_pb2.SendFramesRequest) -> bool:  # type: ignore[override]
+        def put(  # type: ignore[override]
+            self, request: partition_pb2.SendFramesRequest, lane: Lane
+        ) -> bool:
             """Count messages."""
             got[request.partition] = len(request.batch.messages)
             return True
@@ -223,7 +226,7 @@ async def test_sends_without_a_key_are_under_way_at_every_partition_at_once() ->
         def __init__(self, partition: int) -> None:
             self.partition = partition
 
-        def put(self, request: object) -> bool:
+        def put(self, request: object, lane: Lane) -> bool:
             """Count a frame."""
             waiting[self.partition] += 1
             return True
@@ -273,7 +276,9 @@ async def test_a_send_that_names_no_time_has_60_seconds() -> None:
     requests: list[partition_pb2.SendFramesRequest] = []
 
     class Recorder(Upstream):
-        def put(self, request: partition_pb2.SendFramesRequest) -> bool:  # type: ignore[override]
+        def put(  # type: ignore[override]
+            self, request: partition_pb2.SendFramesRequest, lane: Lane
+        ) -> bool:
             """Note a frame."""
             requests.append(request)
             return True

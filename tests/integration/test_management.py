@@ -82,7 +82,7 @@ def test_a_catalogue_comes_in_parts_as_small_as_its_reader_asks_for(
                 break
 
     assert len(parts) > 1
-    assert all(len(part.entities) + len(part.others) == 1 for part in parts)
+    assert all(len(part.entities) == 1 for part in parts)
     assert {*names} <= {entry.name for part in parts for entry in part.entities}
 
 

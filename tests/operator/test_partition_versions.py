@@ -21,37 +21,37 @@ pytestmark = [pytest.mark.integration, pytest.mark.requirement("R602")]
 class Versions:
     """A partition that answers watches as some version does."""
 
-    def __init__(self, contract: int, settings_version: int) -> None:
-        self.contract, self.settings_version = contract, settings_version
+    def __init__(self, contract: int) -> None:
+        self.contract = contract
 
     def answer(self, method: str) -> bytes:
         """Answer a method."""
         if method != "WatchEntities":
             return counted()
         made = entity_pb2.WatchEntitiesResponse.FromString(snapshot())
-        made.contract, made.settings_version = self.contract, self.settings_version
+        made.contract = self.contract
         return made.SerializeToString()
 
 
-async def test_a_partition_of_0_11_is_used() -> None:
-    async with talking(Versions(0, 5).answer) as address, linked(address, Ear()) as link:
+async def test_a_partition_of_this_version_is_used() -> None:
+    async with talking(Versions(OPERATOR.number).answer) as address, linked(address, Ear()) as link:
         await eventually(lambda: link.reachable)
 
         assert link.refusal == ""
 
 
 @pytest.mark.parametrize(
-    ("contract", "settings_version", "sentence"),
+    ("contract", "sentence"),
     [
-        (0, 0, "partition 0 runs a version of Bendybus before 0.11, and this operator runs 0.12"),
-        (OPERATOR.number + 2, 9, "partition 0 uses version 4 of the contract"),
+        (0, "partition 0 runs a version of Bendybus before 0.12, and this operator runs 0.13"),
+        (OPERATOR.number + 2, "partition 0 uses version 4 of the contract"),
     ],
-    ids=["0.10", "later"],
+    ids=["0.11", "later"],
 )
 async def test_a_partition_of_a_version_that_does_not_fit_is_unreachable_until_it_is_replaced(
-    contract: int, settings_version: int, sentence: str, caplog: pytest.LogCaptureFixture
+    contract: int, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    versions, ear = Versions(contract, settings_version), Ear()
+    versions, ear = Versions(contract), Ear()
     with caplog.at_level(logging.ERROR, "bendybus"):
         async with talking(versions.answer) as address, linked(address, ear) as link:
             await eventually(lambda: sentence in link.refusal)
@@ -80,7 +80,7 @@ async def test_a_partition_that_refuses_the_operator_is_unreachable() -> None:
 
 async def test_the_status_of_a_bus_names_the_partition(cluster: Cluster) -> None:
     cluster.held_back = {0, 1}
-    async with talking(Versions(0, 0).answer, cluster.address(BUS, 0), ends=True):
+    async with talking(Versions(0).answer, cluster.address(BUS, 0), ends=True):
         cluster.operator()
         cluster.apply(bus_body())
 

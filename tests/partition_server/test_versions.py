@@ -19,19 +19,12 @@ from bendybus.partition_server.service.catalogue_pull import CataloguePull
 from bendybus.partition_server.service.entity_service import EntityService
 from bendybus.partition_server.service.hosts import Hosts
 from bendybus.partition_server.service.partition_service import PartitionService
-from bendybus.wire import catalogue, contract_versions, entities
+from bendybus.wire import catalogue, entities
 from bendybus.wire.contract_versions import FRONT_END, OPERATOR, PARTITION, Contract
 from tests.partition_server.test_catalogue_pull import Refusing, hosts_of
 
 pytestmark = pytest.mark.requirement("R602")
-MARKS_0_11 = {
-    "SendFrames": (contract_versions.MOVES_0_11,),
-    "DeliverFrames": (
-        contract_versions.MOVES_0_11,
-        contract_versions.MERGED_0_11,
-        contract_versions.HEADS_0_11,
-    ),
-}
+STREAMS = ("SendFrames", "DeliverFrames")
 NOT_SERVED = "this process serves partitions"
 
 
@@ -67,24 +60,18 @@ async def watched(channel: grpc.aio.Channel, request: entity_pb2.WatchEntitiesRe
     return str(refused.value.details())
 
 
-@pytest.mark.parametrize("stream", MARKS_0_11)
+@pytest.mark.parametrize("stream", STREAMS)
 async def test_a_stream_is_opened_only_by_a_front_end_of_a_version_that_fits(stream: str) -> None:
     async with served() as channel:
-        for said in ((FRONT_END.said,), MARKS_0_11[stream]):
-            metadata = await opened(channel, stream, *said)
-            # 0.11 looks for these marks there.
-            expected = {
-                "SendFrames": contract_versions.HEADS_0_11,
-                "DeliverFrames": contract_versions.MERGED_0_11,
-            }
-            assert expected[stream] in metadata
+        # The partition says its number, too.
+        assert FRONT_END.said in await opened(channel, stream, FRONT_END.said)
 
         earlier = await opened(channel, stream)
         later = await opened(channel, stream, ("bendybus-contract", str(FRONT_END.number + 2)))
 
-    assert "this front end runs a version of Bendybus before 0.11" in earlier
-    assert "the partition runs 0.12" in earlier
-    assert "this front end uses version 4" in later
+    assert "this front end runs a version of Bendybus before 0.12" in earlier
+    assert "the partition runs 0.13" in earlier
+    assert "this front end uses version 5" in later
     assert "upgrade the partition first" in later
 
 
@@ -97,29 +84,25 @@ async def test_a_catalogue_is_watched_only_under_a_contract_that_fits(contract: 
         request.contract += 2
         later = await watched(channel, request)
 
-    assert f"this {contract.caller} uses version 4" in later
+    assert f"this {contract.caller} uses version {contract.number + 2}" in later
 
 
-async def test_a_watcher_of_0_11_is_known_by_what_it_asks_for() -> None:
+async def test_a_watcher_that_says_no_number_is_refused() -> None:
     async with served() as channel:
-        of_0_11 = await watched(channel, entity_pb2.WatchEntitiesRequest(in_parts=True))
-        earlier = await watched(channel, entity_pb2.WatchEntitiesRequest())
-
-    assert NOT_SERVED in of_0_11
-    assert "before 0.11" in earlier
+        assert "before 0.12" in await watched(channel, entity_pb2.WatchEntitiesRequest())
 
 
 @pytest.mark.parametrize(
-    ("contract", "settings_version", "fits"),
-    [(PARTITION.number, 5, True), (0, 5, True), (0, 0, False), (PARTITION.number + 2, 9, False)],
-    ids=["this", "0.11", "0.10", "later"],
+    ("contract", "fits"),
+    [(PARTITION.number, True), (0, False), (PARTITION.number + 2, False)],
+    ids=["this", "0.11", "later"],
 )
 async def test_a_partition_pulls_only_from_a_registrar_of_a_version_that_fits(
-    contract: int, settings_version: int, fits: bool, caplog: pytest.LogCaptureFixture
+    contract: int, fits: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     header = entities.fingerprint_to_proto(Fingerprint("n", "u", Tier.PREMIUM, 4, 0))
     [answer] = catalogue.watch_responses(header, (), snapshot=True, contract=PARTITION)
-    answer.contract, answer.settings_version = contract, settings_version
+    answer.contract = contract
     pull = CataloguePull(hosts_of(1), Refusing().take, None)
 
     async def call() -> AsyncIterator[entity_pb2.WatchEntitiesResponse]:

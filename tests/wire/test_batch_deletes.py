@@ -28,17 +28,14 @@ def test_states_and_time_are_read_as_they_were_written(
     assert batch_deletes.before_ms(request) == 12_345
 
 
-@pytest.mark.parametrize("states", SETS)
-def test_a_server_of_0_11_finds_states_and_time_where_it_reads_them(
-    states: frozenset[MessageState],
-) -> None:
-    request = receiver_pb2.DeleteMessagesRequest()
-    batch_deletes.write(request, states, 12_345)
+def test_what_0_12_asks_for_is_read() -> None:
+    request = receiver_pb2.DeleteMessagesRequest(
+        states=[message_pb2.MESSAGE_STATE_ACTIVE],
+        enqueued_before_ms=-1,
+        states_enqueued_before_ms=12_345,
+    )
 
-    # It refuses states with any other time.
-    time = request.states_enqueued_before_ms if request.states else request.enqueued_before_ms
-    assert time == 12_345
-    assert (request.enqueued_before_ms == -1) is bool(request.states)
+    assert batch_deletes.before_ms(request) == 12_345
 
 
 def test_the_time_is_read_beside_states_too() -> None:

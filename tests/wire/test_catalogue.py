@@ -1,4 +1,4 @@
-"""Entries of the catalogue on their way, between this version and 0.11, too."""
+"""Entries of the catalogue on their way, between this version and 0.12, too."""
 
 from typing import Any
 
@@ -59,11 +59,8 @@ def test_a_catalogue_comes_back(descriptions: list[Description]) -> None:
 
     found = catalogue.entries_of(response, lambda key: None)
 
-    # Queues first: an operator of 0.11 takes other kinds only from `others`.
+    # Queues first.
     assert found == sorted(told, key=lambda each: each.kind is not EntityKind.QUEUE)
-    assert [entities.entity_from_proto(each).kind for each in response.entities] == [
-        EntityKind.QUEUE for each in told if each.kind is EntityKind.QUEUE
-    ]
 
 
 @given(OTHERS | QUEUES)
@@ -78,28 +75,13 @@ def test_a_copy_and_a_commit_come_back(description: Description) -> None:
 
 
 @given(OTHERS | QUEUES)
-def test_a_registrar_of_0_11_finds_the_name_where_it_reads_it(description: Description) -> None:
-    request = catalogue.commit_request(description.kind, "t", {})
-
-    is_queue = description.kind is EntityKind.QUEUE
-    assert (request.name if is_queue else request.other_name) == "t"
-
-
-@given(OTHERS | QUEUES)
-def test_what_0_11_writes_is_read(description: Description) -> None:
+def test_what_0_12_tells_is_read(description: Description) -> None:
     proto = entities.entity_to_proto(entry(description))
-    is_queue = description.kind is EntityKind.QUEUE
-    kind = entities.kind_to_proto(description.kind)
-    commit = entity_pb2.CommitEntityRequest(kind=kind)
-    setattr(commit, "name" if is_queue else "other_name", "t")
-    committed = entity_pb2.CommitEntityResponse(**{"entity" if is_queue else "other": proto})
-    copy = entity_pb2.ApplyEntityRequest(
-        entity=proto if is_queue else None, others=() if is_queue else [proto]
-    )
+    field = "entities" if description.kind is EntityKind.QUEUE else "others"
+    response = entity_pb2.WatchEntitiesResponse()
+    getattr(response, field).append(proto)
 
-    assert catalogue.commit_asked(commit) == (description.kind, "t", {})
-    assert catalogue.committed(committed) == entry(description)
-    assert catalogue.applied(copy) == [entry(description)]
+    assert catalogue.entries_of(response, lambda key: None) == [entry(description)]
 
 
 def test_entries_of_a_later_kind_are_left_out() -> None:

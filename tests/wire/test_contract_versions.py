@@ -21,11 +21,6 @@ def of_number(number: int) -> tuple[tuple[str, str], ...]:
     return (("bendybus-contract", str(number)),)
 
 
-def request_of_0_11() -> entity_pb2.WatchEntitiesRequest:
-    """Return the request of a watcher of 0.11, which says no number."""
-    return entity_pb2.WatchEntitiesRequest(in_parts=True)
-
-
 @pytest.mark.parametrize("contract", [CLIENT, *WATCHERS])
 def test_the_number_before_and_the_number_after_are_served(contract: Contract) -> None:
     for number in (contract.number - 1, contract.number, contract.number + 1):
@@ -43,13 +38,13 @@ def test_the_sentence_names_both_versions_and_says_what_to_upgrade() -> None:
         FRONT_END.check_watched(FRONT_END.number + 2, 3)
 
     assert earlier.value.message == (
-        "partition 3 runs a version of Bendybus before 0.11, and this front end runs 0.12. "
+        "partition 3 runs a version of Bendybus before 0.12, and this front end runs 0.13. "
         "Versions work together only if they are at most one minor version apart: upgrade "
-        "partition 3 to 0.11 first."
+        "partition 3 to 0.12 first."
     )
     assert later.value.message == (
-        "partition 3 uses version 4 of the contract between front end and partition, and this "
-        "front end, which runs Bendybus 0.12, uses version 2. Versions work together only if they "
+        "partition 3 uses version 5 of the contract between front end and partition, and this "
+        "front end, which runs Bendybus 0.13, uses version 3. Versions work together only if they "
         "are at most one minor version apart: upgrade this front end first, by one minor version."
     )
 
@@ -71,9 +66,6 @@ def test_the_versions_that_sentences_name_are_this_release_and_the_one_before() 
         (of_number(CLIENT.number + 1), True),
         (of_number(CLIENT.number + 2), False),
         # As 0.11 says it.
-        ((contract_versions.HEADS_0_11, contract_versions.MERGED_0_11), True),
-        # A part of that is earlier.
-        ((contract_versions.HEADS_0_11,), False),
         ((), False),
         (None, False),
         # No number.
@@ -84,7 +76,7 @@ def test_the_versions_that_sentences_name_are_this_release_and_the_one_before() 
 )
 def test_a_caller_is_known_by_its_metadata(metadata: Any, served: bool) -> None:
     def check() -> None:
-        CLIENT.check_caller(metadata, contract_versions.MERGED_0_11, contract_versions.HEADS_0_11)
+        CLIENT.check_caller(metadata)
 
     if served:
         check()
@@ -96,10 +88,7 @@ def test_a_caller_is_known_by_its_metadata(metadata: Any, served: bool) -> None:
 @pytest.mark.parametrize(
     "text", ["9" * 7, "9" * 5_000, "0", "-1", "+2", "0x2", "2.0", "x", "", "²"]
 )
-def test_whoever_says_a_number_that_is_none_is_not_taken_for_0_11(text: str) -> None:
-    """On a stream where 0.11 says nothing."""
-    CLIENT.check_caller(())
-
+def test_whoever_says_a_number_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidOperation, match="this client"):
         CLIENT.check_caller((("bendybus-contract", text),))
 
@@ -113,18 +102,10 @@ def test_a_watcher_says_its_contract_and_gets_the_number_of_it(contract: Contrac
     [answer] = catalogue.watch_responses(
         entity_pb2.Fingerprint(), (), snapshot=True, contract=contract
     )
-    contract.check_watched(catalogue.contract_number(answer), 3)
-    # 0.11 reads these of either.
-    assert request.in_parts
-    assert list(answer.kinds) == [1, 2, 3]
-    assert answer.knows_sessions
-    assert answer.knows_delays
-    assert answer.settings_version >= 5
+    contract.check_watched(answer.contract, 3)
 
 
-def test_a_watcher_of_0_11_is_served_and_one_before_is_refused() -> None:
-    catalogue.watched_under(request_of_0_11())
-
+def test_a_watcher_that_says_no_number_is_refused() -> None:
     with pytest.raises(InvalidOperation, match="this front end runs a version of Bendybus before"):
         catalogue.watched_under(entity_pb2.WatchEntitiesRequest())
 
@@ -134,15 +115,6 @@ def test_a_watcher_of_a_later_version_is_refused(contract: Contract) -> None:
     request = catalogue.watch_request(contract, 3)
     request.contract += 2
 
-    with pytest.raises(InvalidOperation, match=f"this {contract.caller} uses version 4"):
+    said = f"this {contract.caller} uses version {request.contract}"
+    with pytest.raises(InvalidOperation, match=said):
         catalogue.watched_under(request)
-
-
-def test_a_partition_of_0_11_is_known_by_its_settings() -> None:
-    # 0.10 says no version of its settings.
-    of_0_10 = entity_pb2.WatchEntitiesResponse(knows_sessions=True, knows_delays=True)
-    of_0_11 = entity_pb2.WatchEntitiesResponse(knows_sessions=True, settings_version=5)
-
-    FRONT_END.check_watched(catalogue.contract_number(of_0_11), 3)
-    with pytest.raises(InvalidOperation, match="partition 3 runs a version of Bendybus before"):
-        FRONT_END.check_watched(catalogue.contract_number(of_0_10), 3)

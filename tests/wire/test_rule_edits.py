@@ -115,7 +115,7 @@ def test_an_edit_of_something_without_rules_is_refused() -> None:
         catalogue.entries_of(response, lambda key: queue)
 
 
-def test_only_front_ends_and_partitions_of_this_version_get_edits() -> None:
+def test_only_front_ends_and_partitions_get_edits() -> None:
     requests = [
         catalogue.watch_request(contract, 0)
         for contract in (
@@ -124,11 +124,10 @@ def test_only_front_ends_and_partitions_of_this_version_get_edits() -> None:
             contract_versions.OPERATOR,
         )
     ]
-    of_0_11 = entity_pb2.WatchEntitiesRequest(partition=0, in_parts=True)
 
-    reads = [catalogue.reads_edits(request) for request in (*requests, of_0_11)]
+    reads = [catalogue.reads_edits(request) for request in requests]
 
-    assert reads == [True, True, False, False]
+    assert reads == [True, True, False]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)

@@ -161,16 +161,14 @@ class ReceiveStreamResponse(_message.Message):
     def __init__(self, opened: _Optional[_Union[ReceiverOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., settle_result: _Optional[_Union[SettleResult, _Mapping]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., session_closed: _Optional[_Union[SessionClosed, _Mapping]] = ..., moving: bool = ..., further: _Optional[_Iterable[_Union[ReceiveStreamResponse, _Mapping]]] = ...) -> None: ...
 
 class ReceiverOpened(_message.Message):
-    __slots__ = ("lock_duration_ms", "session", "knows_delays", "sent_ms")
+    __slots__ = ("lock_duration_ms", "session", "sent_ms")
     LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
-    KNOWS_DELAYS_FIELD_NUMBER: _ClassVar[int]
     SENT_MS_FIELD_NUMBER: _ClassVar[int]
     lock_duration_ms: int
     session: OpenedSession
-    knows_delays: bool
     sent_ms: int
-    def __init__(self, lock_duration_ms: _Optional[int] = ..., session: _Optional[_Union[OpenedSession, _Mapping]] = ..., knows_delays: bool = ..., sent_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, lock_duration_ms: _Optional[int] = ..., session: _Optional[_Union[OpenedSession, _Mapping]] = ..., sent_ms: _Optional[int] = ...) -> None: ...
 
 class OpenedSession(_message.Message):
     __slots__ = ("session_id", "session_token", "locked_until_ms", "lock_remaining_ms")

@@ -6,8 +6,8 @@ from typing import Any, Final
 from bendybus.domain import message_state
 from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE, MessageState
 
-# 0.11 asks for this time beside states, and reads theirs in another field. Goes in 0.13.
-_WITH_STATES_0_11: Final = -1
+# 0.12 asks for this time beside states, and writes theirs in another field. Goes in 0.14.
+_WITH_STATES_0_12: Final = -1
 
 
 def write(request: Any, states: Iterable[MessageState], before_ms: int) -> None:
@@ -15,11 +15,9 @@ def write(request: Any, states: Iterable[MessageState], before_ms: int) -> None:
     wanted = frozenset(states)
     if wanted in (EVERY_STATE, ACTIVE_ONLY):
         request.include_deferred_and_scheduled = wanted == EVERY_STATE
-        request.enqueued_before_ms = before_ms
-        return
-    request.states.extend(sorted(wanted))
-    request.enqueued_before_ms = _WITH_STATES_0_11
-    request.states_enqueued_before_ms = before_ms
+    else:
+        request.states.extend(sorted(wanted))
+    request.enqueued_before_ms = before_ms
 
 
 def states(request: Any) -> frozenset[MessageState]:
@@ -31,6 +29,6 @@ def states(request: Any) -> frozenset[MessageState]:
 
 def before_ms(request: Any) -> int:
     """Return the time of a request; 0: now."""
-    if request.states and request.enqueued_before_ms == _WITH_STATES_0_11:
+    if request.states and request.enqueued_before_ms == _WITH_STATES_0_12:
         return int(request.states_enqueued_before_ms)
     return int(request.enqueued_before_ms)

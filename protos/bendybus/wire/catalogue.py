@@ -35,7 +35,6 @@ def watch_request(
     """
     return entity_pb2.WatchEntitiesRequest(
         partition=partition,
-        in_parts=True,
         part_bytes=part_bytes,
         watcher=_WATCHERS[contract],
         contract=contract.number,
@@ -48,20 +47,13 @@ def watched_under(request: entity_pb2.WatchEntitiesRequest) -> Contract:
     Raises InvalidOperation for a watcher of a version that this one does not work with.
     """
     contract = _CONTRACTS.get(request.watcher, contract_versions.FRONT_END)
-    number = contract_versions.number_of(request.contract, as_0_11=request.in_parts)
-    contract.check(number, peer=f"this {contract.caller}", own="the partition")
+    contract.check(request.contract, peer=f"this {contract.caller}", own="the partition")
     return contract
 
 
-def contract_number(response: entity_pb2.WatchEntitiesResponse) -> int:
-    """Return the number of the contract under which a partition answers its watcher."""
-    as_0_11 = bool(response.settings_version)
-    return contract_versions.number_of(response.contract, as_0_11=as_0_11)
-
-
 def reads_edits(request: entity_pb2.WatchEntitiesRequest) -> bool:
-    """Whether a watcher takes edits of rules instead of all rules; one of 0.11 does not."""
-    return request.contract > 1 and request.watcher != entity_pb2.WATCHER_OPERATOR
+    """Whether a watcher takes edits of rules instead of all rules."""
+    return request.watcher != entity_pb2.WATCHER_OPERATOR
 
 
 def watch_responses(
@@ -88,7 +80,6 @@ def watch_responses(
             snapshot=snapshot and first,
             pulls=pulls,
             contract=contract.number,
-            **contract_versions.WATCHED_0_11,
         )
 
     part, count, size_bytes = empty(first=True), 0, 0
@@ -108,8 +99,7 @@ def _told(entity: Entity, edits: Mapping[str, RulesEdit]) -> tuple[str, Any]:
     """Return in which field a watcher reads an entry, and the entry."""
     if entity.key in edits:
         return "rules_edited", _edited_to_proto(entity, edits[entity.key])
-    field = "entities" if entity.kind is EntityKind.QUEUE else "others"
-    return field, entities.entity_to_proto(entity)
+    return "entities", entities.entity_to_proto(entity)
 
 
 def _edited_to_proto(entity: Entity, edit: RulesEdit) -> entity_pb2.RulesEdited:
@@ -177,7 +167,7 @@ class Parts:
         EditOfUnknown as `entries_of`.
         """
         if not self._checked:
-            self._contract.check_watched(contract_number(response), self._partition)
+            self._contract.check_watched(response.contract, self._partition)
             self._checked = True
         snapshot = response.snapshot or self._begun is not None
         found = self._begun or []
@@ -220,9 +210,7 @@ def commit_request(
     **fields: Any,
 ) -> entity_pb2.CommitEntityRequest:
     """Return the request for a change; `fields` are those that all kinds share."""
-    request = entity_pb2.CommitEntityRequest(
-        kind=entities.kind_to_proto(kind), name=name, other_name=name, **fields
-    )
+    request = entity_pb2.CommitEntityRequest(kind=entities.kind_to_proto(kind), name=name, **fields)
     if changes:
         # The field has the name of the kind.
         getattr(request, kind.value).CopyFrom(entities.changes_to_proto(changes, kind))
@@ -247,7 +235,7 @@ def commit_asked(
     """Return (kind, name, fields of the description that are set) of a request."""
     kind = entities.kind_from_proto(request.kind)
     changes = entities.description_changes(getattr(request, kind.value))
-    return kind, request.name or request.other_name, changes
+    return kind, request.name, changes
 
 
 def commit_response(
@@ -262,8 +250,7 @@ def commit_response(
 
 def committed(response: entity_pb2.CommitEntityResponse) -> Entity:
     """Return the new entry."""
-    found = response.other if response.HasField("other") else response.entity
-    return entities.entity_from_proto(found)
+    return entities.entity_from_proto(response.entity)
 
 
 def apply_request(partition: int, entries: Sequence[Entity]) -> entity_pb2.ApplyEntityRequest:
@@ -275,5 +262,4 @@ def apply_request(partition: int, entries: Sequence[Entity]) -> entity_pb2.Apply
 def applied(request: entity_pb2.ApplyEntityRequest) -> list[Entity]:
     """Return the entries to take. Raises InvalidArgument for more than one call may copy."""
     bounds.check_number("others", len(request.others), limits.ENTRIES_A_COPY_MAX)
-    protos = request.others or (request.entity,)
-    return [entities.entity_from_proto(each) for each in protos]
+    return [entities.entity_from_proto(each) for each in request.others]

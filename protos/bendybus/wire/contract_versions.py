@@ -14,35 +14,20 @@ bus is upgraded, and goes back, by one minor version at a time.
 Both sides check the other's number when a stream opens: before it carries anything, and never for a
 message. Unary calls are not checked: processes that make many of them also have a stream.
 
-Version 0.11 says no number; it is recognised by other things that it says, which this version goes
-on saying to it. All that serves only 0.11 has `0_11` in its name, or "Goes in 0.13" beside its
-field in the .proto files.
+All that serves only the version before has its number in its name, such as `0_12`, or "Goes in
+0.14" beside its field in the .proto files.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import entity_settings
 from bendybus.domain.errors import InvalidOperation
 
-RELEASE: Final = "0.12"
-PREVIOUS: Final = "0.11"
+RELEASE: Final = "0.13"
+PREVIOUS: Final = "0.12"
 _NAME: Final = "bendybus-contract"
 _DIGITS_MAX: Final = 6
-# The number that 0.11 would say of each contract.
-_OF_0_11: Final = 1
-# The marks in metadata by which 0.11 is recognised, and that it looks for.
-MERGED_0_11: Final = ("bendybus-merged-frames", "1")
-HEADS_0_11: Final = ("bendybus-message-heads", "1")
-MOVES_0_11: Final = ("bendybus-moves", "1")
-# The fields of an answer to a watch by which 0.11 knows that a partition keeps all entities.
-WATCHED_0_11: Final[Mapping[str, Any]] = {
-    "kinds": (1, 2, 3),
-    "knows_sessions": True,
-    "knows_delays": True,
-    "settings_version": entity_settings.VERSION,
-}
 Metadata = Iterable[tuple[str, Any]] | None
 
 
@@ -78,17 +63,14 @@ class Contract:
             f"{rule}: upgrade {own} first, by one minor version."
         )
 
-    def check_caller(self, metadata: Metadata, *marks_0_11: tuple[str, str]) -> None:
-        """Raise InvalidOperation unless the caller of a stream is served, by its metadata.
-
-        `marks_0_11`: what a caller of 0.11 says on such a stream.
-        """
-        number = _said_in(metadata, marks_0_11)
+    def check_caller(self, metadata: Metadata) -> None:
+        """Raise InvalidOperation unless the caller of a stream is served, by its metadata."""
+        number = number_in(metadata)
         self.check(number, peer=f"this {self.caller}", own=f"the {self.server}")
 
     def check_server(self, metadata: Metadata) -> None:
         """Raise InvalidOperation unless this caller works with a server, by initial metadata."""
-        number = _said_in(metadata, ())
+        number = number_in(metadata)
         self.check(number, peer=f"the {self.server}", own=f"this {self.caller}")
 
     def check_watched(self, number: int, partition: int) -> None:
@@ -97,25 +79,17 @@ class Contract:
 
 
 CLIENT: Final = Contract("client", "front end", 2)
-FRONT_END: Final = Contract("front end", "partition", 2)
+FRONT_END: Final = Contract("front end", "partition", 3)
 OPERATOR: Final = Contract("operator", "partition", 2)
 PARTITION: Final = Contract("partition", "registrar", 2)
+# From this number on, frames of sends have parts, both ways.
+SENDS_MERGED_SINCE: Final = 3
 
 
-def number_of(number: int, *, as_0_11: bool) -> int:
-    """Return the number that a peer says, which is 0 if it says none.
-
-    `as_0_11`: whether it says what 0.11 says.
-    """
-    return number or (_OF_0_11 if as_0_11 else 0)
-
-
-def _said_in(metadata: Metadata, marks_0_11: Iterable[tuple[str, str]]) -> int:
+def number_in(metadata: Metadata) -> int:
+    """Return the number that a peer says in metadata; 0: none."""
     # As pairs: gRPC's own type is a mapping of lists.
-    said = tuple(metadata or ())
-    text = dict(said).get(_NAME)
-    if text is None:
-        return number_of(0, as_0_11=set(marks_0_11) <= set(said))
-    # Whoever says something is not of 0.11, whatever it is.
-    is_number = isinstance(text, str) and text.isascii() and text.isdecimal()
-    return int(text[: _DIGITS_MAX + 1]) if is_number else 0
+    text = dict(tuple(metadata or ())).get(_NAME)
+    if not (isinstance(text, str) and text.isascii() and text.isdecimal()):
+        return 0
+    return int(text[: _DIGITS_MAX + 1])

@@ -54,7 +54,7 @@ from bendybus.v1.pipeline_pb2 import AcquireDrainLeaseRequest
 from bendybus.v1.receiver_pb2 import DeleteMessagesRequest, ReceiveDeferredRequest
 from bendybus.v1.sender_pb2 import CancelScheduledMessagesRequest
 from bendybus.wire import statuses
-from bendybus.wire.contract_versions import CLIENT, HEADS_0_11, MERGED_0_11
+from bendybus.wire.contract_versions import CLIENT
 
 if TYPE_CHECKING:
     from bendybus.v1 import receiver_pb2, sender_pb2, transaction_pb2
@@ -294,7 +294,6 @@ class Connection:
         left = deadline_s - self.io.loop.time()
         if left <= 0:
             raise _timed_out()
-        metadata = (*(metadata or ()), HEADS_0_11)
         call = method(stubs)(request, timeout=left, metadata=metadata)
         self._calls.add(call)
         try:
@@ -319,7 +318,7 @@ class Connection:
     async def open_receive_stream(self) -> "ReceiveCall":
         """Open a stream of a receiver. On the I/O thread."""
         metadata = await self._credentials.metadata()
-        metadata = (*(metadata or ()), CLIENT.said, MERGED_0_11, HEADS_0_11)
+        metadata = (*(metadata or ()), CLIENT.said)
         return (await self._stubs()).receiver.ReceiveStream(metadata=metadata)
 
     async def open_transaction_stream(self) -> "TransactionCall":

@@ -20,6 +20,7 @@ from bendybus.frontend.core.quota.bounds import TOKEN_BYTES
 from bendybus.frontend.core.quota.flow_control import FlowControl
 from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.receive import ReceiveDispatcher
+from bendybus.frontend.core.repeated_sends import RepeatedSends
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.core.sessions import SessionDispatcher
 from bendybus.frontend.core.settle import SettleDispatcher
@@ -52,7 +53,8 @@ class FrontEnd:
             for partition, address in sorted(settings.partitions.items())
         }
         self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics, self.quota.sends)
-        self.shared_sends = SharedSends(self.sends)
+        # For requests that have no name of their client.
+        self.nameless_sends = RepeatedSends(SharedSends(self.sends), self.sends)
         self.receives = ReceiveDispatcher(self.upstreams, self.directory, self.metrics)
         timeout_s = settings.unary_timeout_s
         # Messages have separate counts: a client that reads none may go on sending and settling,

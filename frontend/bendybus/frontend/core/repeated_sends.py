@@ -13,7 +13,13 @@ from bendybus.domain import limits
 from bendybus.domain.errors import BusError, OutcomeUnknown
 from bendybus.frontend.core import columns
 from bendybus.frontend.core.quota.room import Holder
-from bendybus.frontend.core.send import Respond, SendDispatcher, SendOutcome, SendRequest
+from bendybus.frontend.core.send import (
+    Respond,
+    SendDispatcher,
+    SendOutcome,
+    SendRequest,
+    outcome_of,
+)
 from bendybus.frontend.core.shared_sends import SharedSends
 
 # Before the first repeat, and at most.
@@ -36,17 +42,7 @@ class RepeatedSends:
 
     async def send(self, request: SendRequest, holder: Holder) -> SendOutcome:
         """Send one request and return its outcome. Raises why it was refused."""
-        future: asyncio.Future[SendOutcome | BusError] = asyncio.get_running_loop().create_future()
-
-        def respond(result: SendOutcome | BusError) -> None:
-            if not future.done():
-                future.set_result(result)
-
-        self.submit(request, respond, holder)
-        result = await future
-        if isinstance(result, BusError):
-            raise result
-        return result
+        return await outcome_of(self.submit, request, holder)
 
 
 class _Sending:

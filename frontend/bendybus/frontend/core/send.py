@@ -33,7 +33,7 @@ from bendybus.frontend.core.send_failover import (
     SendFailover,
     Transmit,
 )
-from bendybus.frontend.upstreams import send_frames
+from bendybus.frontend.upstreams import send_frames, send_outbox
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 
 TICK_S: Final = 0.05
@@ -175,18 +175,7 @@ class SendDispatcher:
 
     async def send(self, request: SendRequest, holder: Holder) -> SendOutcome:
         """Send one request and return its outcome. Raises why it was refused."""
-        future: asyncio.Future[SendOutcome] = asyncio.get_running_loop().create_future()
-
-        def respond(result: SendOutcome | BusError) -> None:
-            if future.done():
-                return
-            if isinstance(result, BusError):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
-        self.submit(request, respond, holder)
-        return await future
+        return await outcome_of(self.submit, request, holder)
 
     # From partitions
 
@@ -314,7 +303,7 @@ class SendDispatcher:
         if attempt.last_error is not None:
             # As it is known now: what was refused may need a newer generation.
             entity = self._directory.by_uid(entity.uid) or entity
-        if upstream.sends.put(_frame_of(attempt, entity, upstream)):
+        if upstream.sends.put(_frame_of(attempt, entity, upstream), send_outbox.lane_of(entity)):
             return ()
         error = errors.ServerBusy(
             f"partition {attempt.partition}: request queue is full. Retry.",
@@ -363,6 +352,24 @@ class SendDispatcher:
             self._attempts.suspended(int(late_s * 1000), now_ms())
         self._execute(self._attempts.due(now_ms()))
         self._start_ticking()
+
+
+async def outcome_of(
+    submit: Callable[[SendRequest, Respond, Holder], None], request: SendRequest, holder: Holder
+) -> SendOutcome:
+    """Submit a request and return its outcome. Raises why it was refused."""
+    future: asyncio.Future[SendOutcome] = asyncio.get_running_loop().create_future()
+
+    def respond(result: SendOutcome | BusError) -> None:
+        if future.done():
+            return
+        if isinstance(result, BusError):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    submit(request, respond, holder)
+    return await future
 
 
 def _frame_of(attempt: Attempt, entity: Entity, upstream: Upstream) -> send_frames.Frame:

@@ -133,16 +133,15 @@ class ClientStreams:
         self.suspected: Set[str] | None = None
 
     @contextmanager
-    def opened(self, context: StreamContext, *marks_0_11: tuple[str, str]) -> Iterator[OpenStream]:
+    def opened(self, context: StreamContext) -> Iterator[OpenStream]:
         """Hold a stream that is opened, with its caller.
 
-        `marks_0_11`: what a client of 0.11 says on it. gRPC's own count lets a thousand more in
-        when many come at once. Raises Unauthenticated, ServerBusy, and InvalidOperation for a
-        client of a version that this one does not work with.
+        gRPC's own count lets a thousand more in when many come at once. Raises Unauthenticated,
+        ServerBusy, and InvalidOperation for a client of a version that this one does not work with.
         """
         metadata = context.invocation_metadata()
         caller = self.authenticator.authenticate(grpc_methods.token(metadata))
-        contract_versions.CLIENT.check_caller(metadata, *marks_0_11)
+        contract_versions.CLIENT.check_caller(metadata)
         if self.pressed and (self.suspected is None or caller.policy in self.suspected):
             raise errors.ServerBusy(
                 "the front end is short of memory. Retry, or run more front ends.",

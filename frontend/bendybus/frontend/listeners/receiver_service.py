@@ -22,7 +22,7 @@ from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
 from bendybus.wire import batch_deletes, statuses, streams
-from bendybus.wire.contract_versions import CLIENT, HEADS_0_11, MERGED_0_11
+from bendybus.wire.contract_versions import CLIENT
 from bendybus.wire.streams import ADMITTED
 
 # What a unary receive leaves of its call's time for the answer.
@@ -61,14 +61,14 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         """One receiver."""
         async with statuses.errors_as_status(context):
             with (
-                self._streams.opened(context, MERGED_0_11, HEADS_0_11) as opened,
+                self._streams.opened(context) as opened,
                 self._front_end.deliveries.of(context.peer()) as connection,
                 connection.stream() as flow,
                 self._front_end.send_answers.of(context.peer()) as answers,
                 answers.stream() as outcomes,
             ):
                 await context.send_initial_metadata(
-                    (ADMITTED, CLIENT.said, MERGED_0_11, streams.clock(now_ms()))
+                    (ADMITTED, CLIENT.said, streams.clock(now_ms()))
                 )
                 async with ReceiverStream(self._front_end, opened.caller, flow, outcomes) as stream:
                     reader = asyncio.get_running_loop().create_task(

@@ -246,7 +246,6 @@ class ReceiverStream:
         )
         opened = receiver_pb2.ReceiverOpened(
             lock_duration_ms=self._receiver.entity.description.lock_duration_ms,
-            knows_delays=True,
         )
         self._answers.put(Answer(receiver_pb2.ReceiveStreamResponse(opened=opened)))
 
@@ -268,7 +267,6 @@ class ReceiverStream:
                 locked_until_ms=session.locked_until_ms,
                 lock_remaining_ms=session.lock_remaining_ms,
             ),
-            knows_delays=True,
             sent_ms=now_ms(),
         )
         self._opened = Answer(receiver_pb2.ReceiveStreamResponse(opened=opened))

@@ -18,7 +18,7 @@ from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.security.authenticator import Operation
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
 from bendybus.wire import statuses, streams
-from bendybus.wire.contract_versions import CLIENT, HEADS_0_11
+from bendybus.wire.contract_versions import CLIENT
 from bendybus.wire.streams import ADMITTED, AnswerQueue
 
 # What an answer takes, a number in it, and an error with its sentence and its facts.
@@ -44,7 +44,8 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         with self._front_end.metrics.refusals(request.entity_path):
             name, sub_queue = request_values.entity_and_sub_queue(request.entity_path)
             bounds.check_count("messages", len(request.messages), limits.FRAME_MESSAGES_MAX)
-        outcome = await self._front_end.sends.send(
+        sends = self._front_end.sends if request.producer_id else self._front_end.nameless_sends
+        outcome = await sends.send(
             SendRequest(
                 name,
                 sub_queue,
@@ -127,7 +128,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 del request
 
         await context.send_initial_metadata(
-            (ADMITTED, CLIENT.said, HEADS_0_11, streams.request_limit(self._request_bytes))
+            (ADMITTED, CLIENT.said, streams.request_limit(self._request_bytes))
         )
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: answers.finish())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bendybus.domain.message_state import MessageState
-from bendybus.frontend.upstreams.unary_calls import READS, Target, call
+from bendybus.frontend.upstreams.unary_calls import Target, call
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, pipeline_pb2
@@ -99,7 +99,7 @@ async def browse(upstream: Upstream, target: Target, span: Span) -> Page:
     )
     answer = await call(
         upstream,
-        lambda calls, _: calls.BrowseRange(request, timeout=target.timeout_s, metadata=READS),
+        lambda calls, _: calls.BrowseRange(request, timeout=target.timeout_s),
     )
     return answer.page
 

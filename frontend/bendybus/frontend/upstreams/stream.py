@@ -26,6 +26,7 @@ import grpc
 from google.protobuf.message import Message
 
 from bendybus.wire import frame_forms
+from bendybus.wire.contract_versions import Metadata
 
 logger = logging.getLogger(__name__)
 
@@ -102,10 +103,15 @@ class Outbox(Generic[RequestT]):
                 return frames.popleft()
         return None
 
-    def take_merged(self) -> RequestT | None:
-        """Return the next frame with those that may go with it; None when there is none."""
-        first = self.take()
-        return None if first is None else frame_forms.merged(first, self.take)
+    def take_next(self) -> RequestT | None:
+        """Return what is written next; None when nothing is to be written now."""
+        return self.take()
+
+    def opened(self, metadata: Metadata) -> None:
+        """Take note of what the partition says as the stream opens."""
+
+    def answered(self, response: Any) -> None:
+        """Take note of an answer of the partition."""
 
     def mark(self) -> None:
         """End the stream when everything is written."""
@@ -116,12 +122,25 @@ class Outbox(Generic[RequestT]):
         """Return how many frames `put` takes now."""
         return FRAMES_MAX[lane] - len(self._lanes[lane])
 
+    def waiting(self, lane: Lane) -> int:
+        """Return how many frames of a lane wait."""
+        return len(self._lanes[lane])
+
+
+class MergingOutbox(Outbox[RequestT]):
+    """Frames that wait are written as one."""
+
+    def take_next(self) -> RequestT | None:
+        """Return the next frame with those that may go with it."""
+        first = self.take()
+        return None if first is None else frame_forms.merged(first, self.take)
+
 
 class PartitionStream(Generic[RequestT, AnswerT]):
     """The stream. `changed` is told when `open` may have changed, `moving` when it moves.
 
     From `moving` on, what is put in goes to the next stream, which knows nothing of this one.
-    `merges`: frames that wait are written as one.
+    `outbox` makes the frames' outbox.
     """
 
     def __init__(
@@ -129,7 +148,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
         changed: Callable[[], None],
         moving: Callable[[], None] = lambda: None,
         *,
-        merges: bool = False,
+        outbox: Callable[[], Outbox[RequestT]] = Outbox,
     ) -> None:
         self.open = False
         # Set while the current stream was opened after the last `mark`.
@@ -137,8 +156,8 @@ class PartitionStream(Generic[RequestT, AnswerT]):
         self.fresh.set()
         self._changed = changed
         self._moving = moving
-        self._merges = merges
-        self._outbox: Outbox[RequestT] = Outbox()
+        self._make_outbox = outbox
+        self._outbox = outbox()
         # Callers that wait for room, in order: a write wakes as many as there is room for, the end
         # of a stream all.
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -198,9 +217,8 @@ class PartitionStream(Generic[RequestT, AnswerT]):
 
         async def write() -> None:
             nonlocal moved
-            take_next = outbox.take_merged if self._merges else outbox.take
             while True:
-                request = take_next()
+                request = outbox.take_next()
                 if request is not None:
                     await call.write(request)
                     if self._waiting:
@@ -217,7 +235,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
 
         try:
             await call.wait_for_connection()
-            await call.initial_metadata()
+            outbox.opened(await call.initial_metadata())
             self._show(True)
             self.fresh.set()
             writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")
@@ -225,6 +243,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
             writer.add_done_callback(lambda task: _end_with(task, call))
             while (response := await call.read()) is not grpc.aio.EOF:
                 if not response.moving:
+                    outbox.answered(response)
                     failed = _taken(take, response)
                     if failed is not None:
                         moved = False
@@ -247,7 +266,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
                 writer.cancel()
             call.cancel()
             if not moved:
-                self._outbox = Outbox()
+                self._outbox = self._make_outbox()
                 self._show(False)
                 self._wake(_ALL)
             if writer is not None:
@@ -255,7 +274,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
                 await asyncio.wait({writer})
 
     def _move(self) -> None:
-        outbox, self._outbox = self._outbox, Outbox()
+        outbox, self._outbox = self._outbox, self._make_outbox()
         self._wake(_ALL)
         outbox.mark()
         self._moving()

@@ -5,7 +5,7 @@ The only module beside the streams that knows gRPC's errors; what calls it does 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -24,7 +24,7 @@ from bendybus.frontend.upstreams.deliver_frames import MODES
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
-from bendybus.wire import batch_deletes, catalogue, contract_versions, entities, statuses
+from bendybus.wire import batch_deletes, catalogue, entities, statuses
 
 if TYPE_CHECKING:
     from bendybus.internal.v1 import partition_pb2_grpc
@@ -209,7 +209,6 @@ async def _answer(
 
 # Handed on as it is.
 SessionCounts = receiver_pb2.SessionCounts
-READS: Final = (contract_versions.HEADS_0_11,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +252,7 @@ async def peek(
         max_bytes=size_bytes,
         session_id=session_id,
     )
-    answer = await call(
-        upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s, metadata=READS)
-    )
+    answer = await call(upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s))
     return answer.batch
 
 
@@ -280,7 +277,7 @@ async def receive_deferred(
     )
     answer = await call(
         upstream,
-        lambda calls, _: calls.ReceiveDeferred(request, timeout=target.timeout_s, metadata=READS),
+        lambda calls, _: calls.ReceiveDeferred(request, timeout=target.timeout_s),
         changes=True,
     )
     return answer.batch

@@ -26,7 +26,8 @@ from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams import deliver_frames, send_frames
 from bendybus.frontend.upstreams.breaker import Breaker
 from bendybus.frontend.upstreams.echo_probe import EchoLate, EchoProbe
-from bendybus.frontend.upstreams.stream import Ending, Lane, PartitionStream
+from bendybus.frontend.upstreams.send_outbox import SendOutbox
+from bendybus.frontend.upstreams.stream import Ending, Lane, MergingOutbox, PartitionStream
 from bendybus.frontend.upstreams.stream import why as why_ended
 from bendybus.internal.v1 import (
     entity_pb2_grpc,
@@ -47,8 +48,7 @@ _DeliverStream = PartitionStream[
     partition_pb2.DeliverFramesRequest, partition_pb2.DeliverFramesResponse
 ]
 _CONTRACT: Final = contract_versions.FRONT_END
-_SENDS: Final = (_CONTRACT.said, contract_versions.MOVES_0_11)
-_DELIVERS: Final = (*_SENDS, contract_versions.MERGED_0_11, contract_versions.HEADS_0_11)
+_SAID: Final = (_CONTRACT.said,)
 
 
 def now_ms() -> int:
@@ -114,9 +114,9 @@ class Upstream:
         self._listener = listener
         self._shown_available = False
         # Takes frames to store; their answers come to `listener.sent`.
-        self.sends: _SendStream = PartitionStream(self._show)
+        self.sends: _SendStream = PartitionStream(self._show, outbox=SendOutbox)
         self._delivers: _DeliverStream = PartitionStream(
-            self._show, lambda: listener.deliver_stream_moving(partition), merges=True
+            self._show, lambda: listener.deliver_stream_moving(partition), outbox=MergingOutbox
         )
         self._wake = asyncio.Event()
         self._renewed = asyncio.Event()
@@ -215,7 +215,7 @@ class Upstream:
             ending = Ending(True, "")
             while ending.moved:
                 ending = await self.sends.run(
-                    self._send_stub.SendFrames(metadata=_SENDS), self._on_sent
+                    self._send_stub.SendFrames(metadata=_SAID), self._on_sent
                 )
             self._listener.send_stream_lost(self.partition, ending.why)
 
@@ -223,12 +223,13 @@ class Upstream:
         async for _ in self._attempts():
             ending = Ending(True, "")
             while ending.moved:
-                call = self._deliver_stub.DeliverFrames(metadata=_DELIVERS)
+                call = self._deliver_stub.DeliverFrames(metadata=_SAID)
                 ending = await self._delivers.run(call, self._on_delivered)
             self._listener.deliver_stream_lost(self.partition, ending.why)
 
     def _on_sent(self, response: partition_pb2.SendFramesResponse) -> None:
-        self._listener.sent(self.partition, send_frames.answer(response))
+        for part in frame_forms.parts(response):
+            self._listener.sent(self.partition, send_frames.answer(part))
 
     def _on_delivered(self, response: partition_pb2.DeliverFramesResponse) -> None:
         for part in frame_forms.parts(response):

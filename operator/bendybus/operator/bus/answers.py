@@ -170,7 +170,7 @@ class CatalogueReader:
             self._entries,
             response.pulls,
             bool(self._begun),
-            catalogue.contract_number(response),
+            response.contract,
         )
         self._entries, self._number, self._size_bytes, self._begun = [], 0, 0, None
         return news

@@ -20,8 +20,8 @@ from bendybus.partition_server.service.hosts import Context, submit
 from bendybus.partition_server.service.pipeline_calls import PipelineCalls
 from bendybus.partition_server.state import answers, commands
 from bendybus.v1 import receiver_pb2
-from bendybus.wire import batch_deletes, statuses
-from bendybus.wire.contract_versions import FRONT_END, HEADS_0_11, MERGED_0_11, MOVES_0_11
+from bendybus.wire import batch_deletes, contract_versions, frame_forms, statuses
+from bendybus.wire.contract_versions import FRONT_END, SENDS_MERGED_SINCE
 
 FrameT = TypeVar("FrameT")
 
@@ -33,33 +33,46 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         self, request_iterator: AsyncIterator[partition_pb2.SendFramesRequest], context: Context
     ) -> AsyncIterator[partition_pb2.SendFramesResponse]:
         """Store frames; answers after the commit that holds them."""
-        await self._admit(context, MOVES_0_11)
-        outbox: Outbox[partition_pb2.SendFramesResponse] = Outbox(frames.send_response)
+        await self._admit(context)
+        number = contract_versions.number_in(context.invocation_metadata())
+        outbox: Outbox[partition_pb2.SendFramesResponse] = Outbox(
+            frames.send_response, merges=number >= SENDS_MERGED_SINCE
+        )
 
         async def read() -> None:
             async for request in request_iterator:
                 if outbox.finishing:
                     # Not taken: the front end learns at the end of the stream, and goes elsewhere.
                     continue
-                outbox.expect()
-                reply = SendReply(outbox, request.frame_id)
-                try:
-                    submit(self._hosts.find(request.partition), frames.send_command(request, reply))
-                except BusError as error:
-                    reply.answer(answers.Failed(error))
+                for part in frame_forms.parts(request):
+                    self._take_send(part, outbox)
 
         # At once, so that the front end knows that the stream is open.
-        await context.send_initial_metadata((HEADS_0_11,))
+        await context.send_initial_metadata((FRONT_END.said,))
         moving = partition_pb2.SendFramesResponse(moving=True)
-        with self._hosts.traffic.stream(partial(outbox.move, moving)):
-            async for frame in both_ways(read(), outbox):
-                yield frame
+        async with statuses.errors_as_status(context):
+            with self._hosts.traffic.stream(partial(outbox.move, moving)):
+                async for frame in both_ways(read(), outbox):
+                    yield frame
+
+    def _take_send(
+        self,
+        request: partition_pb2.SendFramesRequest,
+        outbox: Outbox[partition_pb2.SendFramesResponse],
+    ) -> None:
+        """Hand a frame, or a part of one, to its partition, or refuse it alone."""
+        outbox.expect()
+        reply = SendReply(outbox, request.frame_id)
+        try:
+            submit(self._hosts.find(request.partition), frames.send_command(request, reply))
+        except BusError as error:
+            reply.answer(answers.Failed(error))
 
     async def DeliverFrames(
         self, request_iterator: AsyncIterator[partition_pb2.DeliverFramesRequest], context: Context
     ) -> AsyncIterator[partition_pb2.DeliverFramesResponse]:
         """Reserve, deliver, settle; see the contract."""
-        await self._admit(context, MOVES_0_11, MERGED_0_11, HEADS_0_11)
+        await self._admit(context)
         opened: list[PartitionThread] = []
         outbox: Outbox[partition_pb2.DeliverFramesResponse] = Outbox(
             lambda value: frames.response(value, opened[0]), awaited=frames.is_outcome, merges=True
@@ -73,7 +86,7 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                     opened.append(self._hosts.find(request.partition))
                 submit(opened[0], *frames.commands_of(request, outbox))
 
-        await context.send_initial_metadata((MERGED_0_11,))
+        await context.send_initial_metadata((FRONT_END.said,))
         moving = partition_pb2.DeliverFramesResponse(moving=True)
         try:
             async with statuses.errors_as_status(context):
@@ -328,11 +341,11 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         )
         return forward_frames.response(outcome, read_clocks().mono_ms)
 
-    async def _admit(self, context: Context, *marks_0_11: tuple[str, str]) -> None:
+    async def _admit(self, context: Context) -> None:
         """Refuse a stream at the end of the process, or of a version that does not fit."""
         await self._refuse_at_the_end(context)
         async with statuses.errors_as_status(context):
-            FRONT_END.check_caller(context.invocation_metadata(), *marks_0_11)
+            FRONT_END.check_caller(context.invocation_metadata())
 
     async def _refuse_at_the_end(self, context: Context) -> None:
         if self._hosts.traffic.begun:

@@ -86,7 +86,7 @@ class Entity(_message.Message):
     def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., orphaned: bool = ..., manifest_uid: _Optional[str] = ..., auto_deleted: bool = ..., kind: _Optional[_Union[EntityKind, str]] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., manifest_rules: bool = ...) -> None: ...
 
 class CommitEntityRequest(_message.Message):
-    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid", "kind", "other_name", "topic", "subscription", "rule_change", "migrated", "without_rules")
+    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid", "kind", "topic", "subscription", "rule_change", "migrated", "without_rules")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -96,7 +96,6 @@ class CommitEntityRequest(_message.Message):
     IF_GENERATION_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_UID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
-    OTHER_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     RULE_CHANGE_FIELD_NUMBER: _ClassVar[int]
@@ -111,13 +110,12 @@ class CommitEntityRequest(_message.Message):
     if_generation: int
     manifest_uid: str
     kind: EntityKind
-    other_name: str
     topic: _management_pb2.TopicDescription
     subscription: _management_pb2.SubscriptionDescription
     rule_change: RuleChange
     migrated: bool
     without_rules: bool
-    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ..., manifest_uid: _Optional[str] = ..., kind: _Optional[_Union[EntityKind, str]] = ..., other_name: _Optional[str] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., rule_change: _Optional[_Union[RuleChange, _Mapping]] = ..., migrated: bool = ..., without_rules: bool = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ..., manifest_uid: _Optional[str] = ..., kind: _Optional[_Union[EntityKind, str]] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., rule_change: _Optional[_Union[RuleChange, _Mapping]] = ..., migrated: bool = ..., without_rules: bool = ...) -> None: ...
 
 class RuleChange(_message.Message):
     __slots__ = ("kind", "rule")
@@ -138,68 +136,54 @@ class RuleChange(_message.Message):
     def __init__(self, kind: _Optional[_Union[RuleChange.Kind, str]] = ..., rule: _Optional[_Union[_management_pb2.Rule, _Mapping]] = ...) -> None: ...
 
 class CommitEntityResponse(_message.Message):
-    __slots__ = ("entity", "other")
+    __slots__ = ("entity",)
     ENTITY_FIELD_NUMBER: _ClassVar[int]
-    OTHER_FIELD_NUMBER: _ClassVar[int]
     entity: Entity
-    other: Entity
-    def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ..., other: _Optional[_Union[Entity, _Mapping]] = ...) -> None: ...
+    def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ...) -> None: ...
 
 class ApplyEntityRequest(_message.Message):
-    __slots__ = ("partition", "entity", "others")
+    __slots__ = ("partition", "others")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
-    ENTITY_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
     partition: int
-    entity: Entity
     others: _containers.RepeatedCompositeFieldContainer[Entity]
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[Entity, _Mapping]] = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ...) -> None: ...
 
 class ApplyEntityResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class WatchEntitiesRequest(_message.Message):
-    __slots__ = ("partition", "in_parts", "part_bytes", "watcher", "contract")
+    __slots__ = ("partition", "part_bytes", "watcher", "contract")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
-    IN_PARTS_FIELD_NUMBER: _ClassVar[int]
     PART_BYTES_FIELD_NUMBER: _ClassVar[int]
     WATCHER_FIELD_NUMBER: _ClassVar[int]
     CONTRACT_FIELD_NUMBER: _ClassVar[int]
     partition: int
-    in_parts: bool
     part_bytes: int
     watcher: Watcher
     contract: int
-    def __init__(self, partition: _Optional[int] = ..., in_parts: bool = ..., part_bytes: _Optional[int] = ..., watcher: _Optional[_Union[Watcher, str]] = ..., contract: _Optional[int] = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., part_bytes: _Optional[int] = ..., watcher: _Optional[_Union[Watcher, str]] = ..., contract: _Optional[int] = ...) -> None: ...
 
 class WatchEntitiesResponse(_message.Message):
-    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays", "more", "pulls", "settings_version", "contract", "rules_edited")
+    __slots__ = ("fingerprint", "entities", "snapshot", "others", "more", "pulls", "contract", "rules_edited")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
-    KINDS_FIELD_NUMBER: _ClassVar[int]
-    KNOWS_SESSIONS_FIELD_NUMBER: _ClassVar[int]
-    KNOWS_DELAYS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     PULLS_FIELD_NUMBER: _ClassVar[int]
-    SETTINGS_VERSION_FIELD_NUMBER: _ClassVar[int]
     CONTRACT_FIELD_NUMBER: _ClassVar[int]
     RULES_EDITED_FIELD_NUMBER: _ClassVar[int]
     fingerprint: Fingerprint
     entities: _containers.RepeatedCompositeFieldContainer[Entity]
     snapshot: bool
     others: _containers.RepeatedCompositeFieldContainer[Entity]
-    kinds: _containers.RepeatedScalarFieldContainer[EntityKind]
-    knows_sessions: bool
-    knows_delays: bool
     more: bool
     pulls: bool
-    settings_version: int
     contract: int
     rules_edited: _containers.RepeatedCompositeFieldContainer[RulesEdited]
-    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ..., knows_sessions: bool = ..., knows_delays: bool = ..., more: bool = ..., pulls: bool = ..., settings_version: _Optional[int] = ..., contract: _Optional[int] = ..., rules_edited: _Optional[_Iterable[_Union[RulesEdited, _Mapping]]] = ...) -> None: ...
+    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., more: bool = ..., pulls: bool = ..., contract: _Optional[int] = ..., rules_edited: _Optional[_Iterable[_Union[RulesEdited, _Mapping]]] = ...) -> None: ...
 
 class RulesEdited(_message.Message):
     __slots__ = ("entity", "removed", "replaced", "added", "digest")

@@ -34,7 +34,7 @@ class EntityRef(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., sub_queue: _Optional[_Union[SubQueue, str]] = ...) -> None: ...
 
 class SendFramesRequest(_message.Message):
-    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "spans", "age_ms", "deadline_monotonic_ms", "measured")
+    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "spans", "age_ms", "deadline_monotonic_ms", "measured", "further")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,7 @@ class SendFramesRequest(_message.Message):
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
+    FURTHER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     frame_id: int
     entity: EntityRef
@@ -57,23 +58,26 @@ class SendFramesRequest(_message.Message):
     age_ms: int
     deadline_monotonic_ms: int
     measured: bool
-    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ..., measured: bool = ...) -> None: ...
+    further: _containers.RepeatedCompositeFieldContainer[SendFramesRequest]
+    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ..., measured: bool = ..., further: _Optional[_Iterable[_Union[SendFramesRequest, _Mapping]]] = ...) -> None: ...
 
 class SendFramesResponse(_message.Message):
-    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving")
+    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving", "further")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
+    FURTHER_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     duplicates: _containers.RepeatedScalarFieldContainer[bool]
     failures: _containers.RepeatedCompositeFieldContainer[GroupFailure]
     error: _message_pb2.Error
     moving: bool
-    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ...) -> None: ...
+    further: _containers.RepeatedCompositeFieldContainer[SendFramesResponse]
+    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ..., further: _Optional[_Iterable[_Union[SendFramesResponse, _Mapping]]] = ...) -> None: ...
 
 class GroupFailure(_message.Message):
     __slots__ = ("group", "error")

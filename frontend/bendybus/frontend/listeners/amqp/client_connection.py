@@ -115,7 +115,6 @@ class ClientConnection:
         self._times = listener.times
         self._wire = wire
         self.front_end = listener.front_end
-        self.repeated_sends = listener.repeated_sends
         self.repeated_settles = listener.repeated_settles
         self.metrics = listener.metrics
         self.authenticator = listener.authenticator

@@ -16,7 +16,6 @@ from bendybus.frontend.core.counts import Counts
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.quota.bounds import IDLE_MS, READ_BYTES, STRANGER_READ_BYTES
 from bendybus.frontend.core.quota.doors import Doors
-from bendybus.frontend.core.repeated_sends import RepeatedSends
 from bendybus.frontend.core.repeated_settles import RepeatedSettles
 from bendybus.frontend.listeners.accepting import TlsPort
 from bendybus.frontend.listeners.amqp.client_connection import (
@@ -63,7 +62,6 @@ class AmqpListener:
     ) -> None:
         self.front_end = front_end
         self.authenticator = authenticator
-        self.repeated_sends = RepeatedSends(front_end.shared_sends, front_end.sends)
         self.repeated_settles = RepeatedSettles(front_end.settles)
         self.clock = time.time
         self.new_id = message_ids()

@@ -425,7 +425,7 @@ async def _schedule(link: ManagementLink, fields: Fields) -> Reply:
     connection = link.connection
     name, sub_queue = request_values.entity_and_sub_queue(link.path)
     messages = await connection.reading.do(_messages(link, fields))
-    outcome = await connection.repeated_sends.send(
+    outcome = await connection.front_end.nameless_sends.send(
         SendRequest(name, sub_queue, messages.batch(connection.new_id), measured=True),
         connection.holder,
     )

@@ -123,7 +123,7 @@ class SendingLink:
             group_sizes=sizes if len(sizes) > 1 else (),
             measured=True,
         )
-        self._connection.repeated_sends.submit(
+        self._connection.front_end.nameless_sends.submit(
             request, lambda result: self._answered(units, result), self._connection.holder
         )
 

@@ -1,0 +1,95 @@
+"""Frames of sends that wait to be written to a partition: small ones go together.
+
+A frame of gRPC, there and back, costs both processes more than what is in it. So a small frame
+waits while others are under way, and goes with what else waits as soon as they are answered: with
+many clients that each await one send, a partition gets one frame from all of them at a time. A
+frame that comes while none is under way, which is all that a client alone sends, waits for nothing.
+
+    lane WORK   frames for queues
+    lane FLOW   frames for topics: their publication may take several turns of the partition, so
+                they go at once, with what waits, and nothing waits for their answers
+
+It is the same with large frames: they gain nothing by company. Frames of one entity stay in order.
+"""
+
+from typing import Final
+
+from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.frontend.upstreams.stream import Lane, Outbox
+from bendybus.internal.v1 import partition_pb2
+from bendybus.wire import contract_versions, frame_forms
+from bendybus.wire.contract_versions import SENDS_MERGED_SINCE, Metadata
+
+# Nothing waits for a larger frame.
+SMALL_BYTES: Final = 16 * 1024
+# What waits goes at once when it is so much, or as many as go in a frame.
+ENOUGH_BYTES: Final = 16 * 1024
+
+
+def lane_of(entity: Entity) -> Lane:
+    """Return the lane for frames of an entity."""
+    return Lane.FLOW if entity.kind is EntityKind.TOPIC else Lane.WORK
+
+
+class SendOutbox(Outbox[partition_pb2.SendFramesRequest]):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._merges = False
+        self._waiting_bytes = 0
+        # By frame id: small ones for queues that wait, and that are under way.
+        self._small: set[int] = set()
+        self._under_way: set[int] = set()
+
+    def put(self, request: partition_pb2.SendFramesRequest, lane: Lane) -> bool:
+        """Add a frame; False, and it is not added, when the lane is full."""
+        if not super().put(request, lane):
+            return False
+        size_bytes = request.ByteSize()
+        self._waiting_bytes += size_bytes
+        if lane is Lane.WORK and size_bytes <= SMALL_BYTES:
+            self._small.add(request.frame_id)
+        return True
+
+    def take(self, bytes_max: int | None = None) -> partition_pb2.SendFramesRequest | None:
+        """Return the next frame, if it is not larger than `bytes_max`."""
+        request = super().take(bytes_max)
+        if request is not None:
+            self._waiting_bytes -= request.ByteSize()
+            if request.frame_id in self._small:
+                self._small.remove(request.frame_id)
+                self._under_way.add(request.frame_id)
+        return request
+
+    def take_next(self) -> partition_pb2.SendFramesRequest | None:
+        """Return what is written next; None when nothing waits, or it waits for an answer."""
+        if not self._merges:
+            return self.take()
+        if self._under_way and not self._enough():
+            return None
+        first = self.take()
+        if first is None or first.ByteSize() > SMALL_BYTES:
+            return first
+        return frame_forms.merged(first, self.take)
+
+    def _enough(self) -> bool:
+        return (
+            self.marked
+            or self._waiting_bytes >= ENOUGH_BYTES
+            or self.waiting(Lane.WORK) >= frame_forms.PARTS_MAX
+            or self.waiting(Lane.FLOW) > 0
+        )
+
+    def opened(self, metadata: Metadata) -> None:
+        """Take note of the partition's version as the stream opens."""
+        self._merges = contract_versions.number_in(metadata) >= SENDS_MERGED_SINCE
+
+    def answered(self, response: partition_pb2.SendFramesResponse) -> None:
+        """Let what waits go when all that is under way is answered."""
+        if self._under_way:
+            for part in frame_forms.parts(response):
+                self._under_way.discard(part.frame_id)
+            if not self._under_way:
+                self.wake.set()

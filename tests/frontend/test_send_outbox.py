@@ -1,0 +1,151 @@
+"""Frames of sends that wait for a partition: which ones go together, and which ones wait."""
+
+import pytest
+
+from bendybus.frontend.upstreams.send_outbox import ENOUGH_BYTES, SMALL_BYTES, SendOutbox
+from bendybus.frontend.upstreams.stream import Lane
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import message_pb2
+from bendybus.wire import frame_forms
+from bendybus.wire.contract_versions import FRONT_END, SENDS_MERGED_SINCE
+
+pytestmark = pytest.mark.requirement("R642")
+
+
+def frame(frame_id: int, size_bytes: int = 100) -> partition_pb2.SendFramesRequest:
+    """Return a frame with one message."""
+    batch = message_pb2.MessageBatch(messages=[b"x" * size_bytes])
+    return partition_pb2.SendFramesRequest(frame_id=frame_id, batch=batch)
+
+
+class Board:
+    """An outbox, and what is written of it."""
+
+    def __init__(self, number: int = FRONT_END.number) -> None:
+        self.outbox = SendOutbox()
+        self.outbox.opened((("bendybus-contract", str(number)),))
+
+    def put(self, *frame_ids: int, lane: Lane = Lane.WORK, size_bytes: int = 100) -> None:
+        """Let frames wait."""
+        for frame_id in frame_ids:
+            assert self.outbox.put(frame(frame_id, size_bytes), lane)
+
+    def written(self) -> list[list[int]]:
+        """Return the ids in each frame that is written now."""
+        frames: list[list[int]] = []
+        while (written := self.outbox.take_next()) is not None:
+            frames.append([part.frame_id for part in frame_forms.parts(written)])
+        return frames
+
+    def answer(self, *frame_ids: int) -> bool:
+        """Take a partition's answer; return whether the writer is woken by it."""
+        self.outbox.wake.clear()
+        first, *rest = [partition_pb2.SendFramesResponse(frame_id=each) for each in frame_ids]
+        first.further.extend(rest)
+        self.outbox.answered(first)
+        return self.outbox.wake.is_set()
+
+
+def test_a_frame_that_comes_while_none_is_under_way_goes_at_once() -> None:
+    board = Board()
+
+    for frame_id in (1, 2, 3):
+        board.put(frame_id)
+        assert board.written() == [[frame_id]]
+        board.answer(frame_id)
+
+
+def test_what_comes_meanwhile_goes_together_when_all_is_answered() -> None:
+    board = Board()
+    board.put(1, 2)
+    assert board.written() == [[1, 2]]
+    board.put(3, 4)
+    board.put(5)
+
+    assert board.written() == []
+    assert not board.answer(2)
+    assert board.written() == []
+    assert board.answer(1)
+
+    assert board.written() == [[3, 4, 5]]
+
+
+def test_as_many_as_go_in_a_frame_wait_for_nothing() -> None:
+    board = Board()
+    board.put(1)
+    board.written()
+    many = range(2, frame_forms.PARTS_MAX + 2)
+
+    board.put(*many[:-1], size_bytes=10)
+    assert board.written() == []
+    board.put(many[-1], size_bytes=10)
+
+    assert board.written() == [list(many)]
+
+
+def test_so_many_bytes_wait_for_nothing() -> None:
+    board = Board()
+    board.put(1)
+    board.written()
+
+    board.put(2, size_bytes=ENOUGH_BYTES // 2)
+    assert board.written() == []
+    board.put(3, size_bytes=ENOUGH_BYTES // 2)
+    assert board.written() == [[2, 3]]
+
+    # They were counted while they waited only.
+    board.put(4, size_bytes=ENOUGH_BYTES // 2)
+    assert board.written() == []
+
+
+def test_large_frames_go_alone_in_their_order_and_nothing_waits_for_them() -> None:
+    board = Board()
+    board.put(1)
+    board.written()
+    board.put(2)
+    board.put(3, size_bytes=SMALL_BYTES + 1)
+    written = board.written()
+    assert [each for ids in written for each in ids] == [2, 3]
+    board.answer(1)
+    board.answer(2)
+
+    board.put(4)
+
+    assert board.written() == [[4]]
+
+
+def test_frames_for_topics_go_at_once_and_nothing_waits_for_them() -> None:
+    board = Board()
+    board.put(1)
+    board.written()
+    board.put(2)
+
+    board.put(3, 4, lane=Lane.FLOW)
+
+    [ids] = board.written()
+    assert sorted(ids) == [2, 3, 4]
+    assert ids.index(3) < ids.index(4)
+    board.answer(1)
+    board.answer(2)
+    board.put(5)
+    assert board.written() == [[5]]
+
+
+def test_a_partition_of_the_version_before_gets_each_frame_alone_and_at_once() -> None:
+    board = Board(SENDS_MERGED_SINCE - 1)
+
+    board.put(1, 2, 3)
+
+    assert board.written() == [[1], [2], [3]]
+
+
+def test_a_stream_that_moves_writes_what_waits_before_its_end() -> None:
+    board = Board()
+    board.put(1)
+    board.written()
+    board.put(2, 3)
+    assert board.written() == []
+
+    board.outbox.mark()
+
+    assert board.written() == [[2, 3]]
