@@ -47,6 +47,7 @@ from bendybus.partition_server.state.commands import (
 from tests.simulation.credit_ledger import CreditLedger
 from tests.simulation.messages import Lease, Sent
 from tests.simulation.partitions import PARTITIONS, Partitions
+from tests.simulation.send_streams import SendStreams
 
 Done = Callable[[], None]
 
@@ -75,6 +76,7 @@ class Bus(Partitions):
         self.returned_after_complete: list[Lease] = []
         self.credit = CreditLedger(self.random)
         self._frames = 0
+        self.sends = SendStreams(PARTITIONS, self._command)
 
     def tick(self) -> None:
         """Let every partition and the front end look at the time."""
@@ -97,6 +99,7 @@ class Bus(Partitions):
             self._perform_link(link, link.partition_back(index, self.now))
 
     def _lost(self, index: int) -> None:
+        self.sends.lost(index)
         self._perform_sends(self.board.lost(index, "gone", self.now))
         for link in self.links:
             self._perform_link(link, link.partition_lost(index, self.now))
@@ -105,6 +108,8 @@ class Bus(Partitions):
         self._perform_sends(self.board.stalled(index, why, self.now))
 
     def _answered(self, index: int, to: Any, value: Any) -> None:
+        if isinstance(to, int):
+            self.sends.answered(index, to)
         if isinstance(value, Appended):
             actions = self.board.answered(
                 to, value.numbers, value.duplicates, value.failures, self.now
@@ -179,7 +184,7 @@ class Bus(Partitions):
                 self._finished(action.frame)
             else:
                 assert isinstance(action, Transmit)
-                self._command(action.attempt.partition, self._append(action.attempt))
+                self.sends.put(action.attempt.partition, self._append(action.attempt))
 
     def _append(self, attempt: Any) -> Append:
         frame, part = attempt.frame, attempt.part
@@ -317,8 +322,7 @@ class Bus(Partitions):
             else:
                 refused.append(unit)
             at = end
-        # As the client library does: what may be stored again by the same name, what is not in a
-        # new frame.
+        # As the client library does: what may be stored goes by the same name, the rest anew.
         late = self.now - began >= 30_000
         for unit in (*unknown, *refused) if late else ():
             (self.unknown if unit in unknown else self.failed).update(unit.payloads)
@@ -328,10 +332,7 @@ class Bus(Partitions):
             self.after(200, partial(self._try_send, each, sequence, began, again=True))
         if refused and not late:
             pairs = [(unit.payloads, unit.key) for unit in refused]
-            self.after(200, lambda: self._send_refused(pairs, began))
-
-    def _send_refused(self, units: list[tuple[list[str], str]], began: int) -> None:
-        self._send_named(units, began)
+            self.after(200, partial(self._send_named, pairs, began))
 
     def add_receiver(self) -> Cache:
         """Open a receiver."""

@@ -152,6 +152,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_completed_returns(seed: int) -
     shared = storm(bus)
 
     assert max(shared.batches) > 5
+    assert max(bus.sends.parts) > 1
     held = bus.stored()
     payloads = set(held.values())
     lost = [p for p in bus.acknowledged if p not in payloads and p not in bus.delivered]
