@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from bendybus.domain import limits
 from bendybus.frontend.core.send_lines import (
     BYTES_MAX,
     MESSAGES_MAX,
@@ -13,6 +14,7 @@ from bendybus.frontend.core.send_lines import (
     Batch,
     SendLine,
 )
+from bendybus.partition_server.state import producer_memory
 
 pytestmark = pytest.mark.requirement("R639")
 
@@ -254,3 +256,20 @@ def test_a_line_without_waiting_sends_is_idle_only_when_all_are_answered() -> No
     assert (bool(waiting), waiting.is_idle) == (False, False)
     waiting.answered(3)
     assert waiting.is_idle
+
+
+def test_a_partition_remembers_batches_for_longer_than_sends_are_repeated() -> None:
+    """A repeat is known as such while its batch is remembered: one entry each, so many in all."""
+    waiting, batches, under_way = pinned(), 0, 0
+    # 15,000 sends a second for two seconds, to a partition that answers within a millisecond.
+    for millisecond in range(2_000):
+        if under_way:
+            waiting.answered(3)
+            under_way = 0
+        for number in range(15):
+            waiting.put(Send(f"client{number}", millisecond))
+        if waiting.next(millisecond / 1_000, reached) is not None:
+            batches, under_way = batches + 1, 1
+
+    remembered_s = producer_memory.ENTRIES_MAX / (batches / 2)
+    assert remembered_s > limits.SEND_TIMEOUT_MS_DEFAULT / 1_000
