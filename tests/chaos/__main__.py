@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.chaos import running
+from tests.chaos import amqp_load, running
 
 SHOWN_MAX = 5
 
@@ -20,6 +20,12 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="faults of each run last so long"
     )
+    parser.add_argument(
+        "--amqp-senders",
+        type=int,
+        default=amqp_load.SENDERS,
+        help="connections over AMQP of each front end that await one send at a time",
+    )
     parser.add_argument("--keep", type=Path, help="a folder for the histories of runs that fail")
     chosen = parser.parse_args()
     # Reconnects are what this is about; they are not news.
@@ -30,7 +36,7 @@ def main() -> int:
     broken = []
     for seed in range(chosen.first, chosen.first + chosen.seeds):
         with tempfile.TemporaryDirectory(prefix="bendybus-chaos-") as folder:
-            report, history = running.run(seed, Path(folder), chosen.seconds)
+            report, history = running.run(seed, Path(folder), chosen.seconds, chosen.amqp_senders)
         print(running.summary(report), flush=True)
         outcomes.update(report.outcomes)
         judged.update(report.judged)

@@ -21,6 +21,8 @@ AMQP: Final = "amqp"
 AMQP_SESSIONS: Final = "amqp-sessions"
 PLACES: Final = (AMQP, AMQP_SESSIONS)
 SESSIONS: Final = 3
+# Connections of each front end that send, one message at a time.
+SENDERS: Final = 4
 # Of a call, its repeats included; then it is cancelled.
 CALL_S: Final = 12.0
 WAIT_S: Final = 0.5
@@ -42,17 +44,26 @@ class AmqpLoad:
     """The tasks of one client, until `stop`."""
 
     def __init__(
-        self, name: str, connection_string: str, history: History, seed: int, stop: asyncio.Event
+        self,
+        name: str,
+        connection_string: str,
+        history: History,
+        seed: int,
+        stop: asyncio.Event,
+        senders: int = SENDERS,
     ) -> None:
+        """`senders`: connections that each await one send at a time."""
         self._connection_string = connection_string
         self._history = history
         self._random = Random(seed)
         self._stop = stop
+        self._senders = senders
         self._bodies = (f"{name}a-{n}" for n in itertools.count())
 
     def tasks(self) -> list[Callable[[str], Coroutine[Any, Any, None]]]:
         """Return what is to be run, each as a task of its own."""
-        return [*[self._send] * 2, self._receive, self._send_sessions, self._receive_sessions]
+        sending = [self._send] * self._senders
+        return [*sending, self._receive, self._send_sessions, self._receive_sessions]
 
     async def _with_client(
         self, use: Callable[[ServiceBusClient], Awaitable[None]], task: str

@@ -16,6 +16,7 @@ from typing import Any, Final
 from bendybus.client import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ServiceBusError
+from tests.chaos import amqp_load
 from tests.chaos.amqp_load import AmqpLoad
 from tests.chaos.cluster import Cluster
 from tests.chaos.forward_load import ForwardLoad
@@ -53,6 +54,7 @@ class Load:
         *,
         cluster: Cluster,
         front_end: int,
+        amqp_senders: int = amqp_load.SENDERS,
     ) -> None:
         self.name = name
         self.client = client
@@ -67,7 +69,12 @@ class Load:
         self.transactions = TransactionLoad(name, client, history, seed + 90, self.stop)
         self.pipelines = PipelineLoad(name, client, history, seed + 30, self.stop)
         self.amqp = AmqpLoad(
-            name, cluster.amqp_connection_string(front_end), history, seed + 20, self.stop
+            name,
+            cluster.amqp_connection_string(front_end),
+            history,
+            seed + 20,
+            self.stop,
+            amqp_senders,
         )
         self.leases = LeaseLoad(
             *(name, client, history, self.stop),

@@ -54,8 +54,13 @@ class Report:
     judged: Counter[str]
 
 
-def run(seed: int, folder: Path, lasts_s: float) -> tuple[Report, History]:
-    """Do one run. Raises nothing for what the bus does wrong: that is in the report."""
+def run(
+    seed: int, folder: Path, lasts_s: float, amqp_senders: int = amqp_load.SENDERS
+) -> tuple[Report, History]:
+    """Do one run. Raises nothing for what the bus does wrong: that is in the report.
+
+    `amqp_senders`: connections over AMQP of each front end that send.
+    """
     began = time.monotonic()
     history = History()
     cluster = Cluster(folder)
@@ -63,7 +68,7 @@ def run(seed: int, folder: Path, lasts_s: float) -> tuple[Report, History]:
         with cluster.administration() as administration:
             _create(administration)
         steps = nemesis.plan(seed, lasts_s, Cluster.names())
-        stuck, doubles = asyncio.run(_lead(cluster, history, seed, steps, lasts_s))
+        stuck, doubles = asyncio.run(_lead(cluster, history, seed, steps, lasts_s, amqp_senders))
         with cluster.administration() as administration:
             counted = _counted(administration)
     finally:
@@ -106,7 +111,12 @@ def _create(administration: ServiceBusAdministrationClient) -> None:
 
 
 async def _lead(
-    cluster: Cluster, history: History, seed: int, steps: list[nemesis.Step], lasts_s: float
+    cluster: Cluster,
+    history: History,
+    seed: int,
+    steps: list[nemesis.Step],
+    lasts_s: float,
+    amqp_senders: int,
 ) -> tuple[list[Violation], frozenset[str]]:
     clients = [
         ServiceBusClient.from_connection_string(
@@ -115,7 +125,12 @@ async def _lead(
         for n in range(FRONT_ENDS)
     ]
     loads = [
-        Load(f"s{seed}c{n}", client, history, seed * 100 + n, cluster=cluster, front_end=n)
+        Load(
+            *(f"s{seed}c{n}", client, history, seed * 100 + n),
+            cluster=cluster,
+            front_end=n,
+            amqp_senders=amqp_senders,
+        )
         for n, client in enumerate(clients)
     ]
     breaking = threading.Thread(target=nemesis.Nemesis(cluster, history, steps).run, name="nemesis")

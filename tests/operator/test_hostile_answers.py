@@ -109,8 +109,7 @@ def test_an_entry_is_counted_at_all_depths_before_it_is_parsed() -> None:
     with pytest.raises(InvalidAnswer, match="its elements take more than"):
         CatalogueReader().read(rules)
     with pytest.raises(InvalidAnswer, match="its elements take more than"):
-        # The field of a commit that is not a queue's.
-        answers.committed(_tag(2) + rules[1:])
+        answers.committed(_tag(1) + rules[1:])
 
 
 def nested_rules(number: int) -> bytes:
