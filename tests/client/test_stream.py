@@ -122,7 +122,7 @@ async def test_who_is_let_in_writes() -> None:
     call = Call()
     stream = Stream(Owner(call), RetryPolicy())
     running = asyncio.get_running_loop().create_task(stream.run())
-    call.admit(grpc.aio.Metadata(streams.ADMITTED))
+    call.admit(grpc.aio.Metadata(streams.ADMITTED, CLIENT.said))
     async with asyncio.timeout(30):
         while not call.written:  # noqa: ASYNC110
             await asyncio.sleep(0)

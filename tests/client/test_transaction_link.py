@@ -13,6 +13,7 @@ from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.v1 import transaction_pb2
 from bendybus.wire import statuses
+from bendybus.wire.contract_versions import CLIENT
 from bendybus.wire.streams import ADMITTED
 
 Response = transaction_pb2.TransactResponse
@@ -39,7 +40,7 @@ class FakeCall:
 
     async def initial_metadata(self) -> Any:
         """Admit it."""
-        return grpc.aio.Metadata(ADMITTED)
+        return grpc.aio.Metadata(ADMITTED, CLIENT.said)
 
     async def trailing_metadata(self) -> Any:
         """Return none."""

@@ -50,7 +50,7 @@ async def test_a_sender_that_does_not_read_is_told_that_the_server_is_busy(bus: 
     frames = 1_500
     payload = message_pb2.Message(data=[b"x"]).SerializeToString()
     async with grpc.aio.insecure_channel(bus.front_end_address) as channel:
-        call = sender_pb2_grpc.SenderServiceStub(channel).SendStream()
+        call = sender_pb2_grpc.SenderServiceStub(channel).SendStream(metadata=(CLIENT.said,))
         for frame_id in range(1, frames + 1):
             await call.write(
                 sender_pb2.SendStreamRequest(

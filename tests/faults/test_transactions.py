@@ -20,6 +20,7 @@ from bendybus.client.exceptions import (
 )
 from bendybus.frontend.core.quota.bounds import TRANSACTIONS
 from bendybus.v1 import message_pb2, transaction_pb2, transaction_pb2_grpc
+from bendybus.wire.contract_versions import CLIENT
 from tests.faults.traffic import drain, key_of
 from tests.integration.processes import Bus, eventually
 
@@ -296,7 +297,9 @@ def sending(number: int, size_bytes: int) -> Any:
 async def test_a_client_that_never_ends_its_transactions_holds_a_bounded_number(bus: Bus) -> None:
     async with grpc.aio.insecure_channel(bus.front_end_address) as channel:
         stub: Any = transaction_pb2_grpc.TransactionServiceStub(channel)
-        calls = [stub.Transact() for _ in range(TRANSACTIONS.connection + 20)]
+        calls = [
+            stub.Transact(metadata=(CLIENT.said,)) for _ in range(TRANSACTIONS.connection + 20)
+        ]
         refused = 0
         for number, call in enumerate(calls):
             await call.write(sending(number, 100))
@@ -305,7 +308,7 @@ async def test_a_client_that_never_ends_its_transactions_holds_a_bounded_number(
             call.cancel()
 
         async def room() -> bool:
-            call = stub.Transact()
+            call = stub.Transact(metadata=(CLIENT.said,))
             await call.write(sending(1, 100))
             response = await call.read()
             call.cancel()
@@ -327,7 +330,7 @@ async def test_a_client_that_does_not_read_its_answers_costs_bounded_memory(bus:
         stub: Any = transaction_pb2_grpc.TransactionServiceStub(channel)
 
         async def push(number: int) -> None:
-            call = stub.Transact()
+            call = stub.Transact(metadata=(CLIENT.said,))
             with suppress(asyncio.CancelledError):
                 # Far more than one transaction may hold; each is answered by a refusal.
                 for _ in range(200):

@@ -23,7 +23,7 @@ class Connection:
 
     def __init__(self, peer: Peer) -> None:
         self.peer, self.product = peer, None
-        self.front_end = self.settles = self.receives = self.metrics = self.sent = self
+        self.front_end = self.settles = self.receives = self.metrics = self.transfers = self
         self.released: list[bytes] = []
         self._soon: deque[Callable[[], None]] = deque()
 
@@ -47,7 +47,7 @@ class Connection:
     def write_soon(self) -> None:
         pass
 
-    def inc(self) -> None:
+    def add(self, direction: str) -> None:
         pass
 
     def later(self, delay_s: float, call: Callable[[], None]) -> None:

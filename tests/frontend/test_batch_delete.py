@@ -56,7 +56,7 @@ class Partition:
             raise self.errors.pop(0)
         return partition_pb2.DeleteMessagesResponse(deleted=known)
 
-    async def ReceiveDeferred(self, request: Any, timeout: float, metadata: Any) -> Any:
+    async def ReceiveDeferred(self, request: Any, timeout: float) -> Any:
         """Answer with nothing, or not at all."""
         raise self.errors.pop(0)
 

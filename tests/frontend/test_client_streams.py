@@ -10,13 +10,13 @@ from bendybus.domain import errors
 from bendybus.frontend.core.quota.bounds import Bounds, share
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.security.authenticator import Authenticator
-from bendybus.wire.contract_versions import CLIENT
+from bendybus.wire.contract_versions import CLIENT, Metadata
 
 
 class Context:
     """A stream that is opened."""
 
-    def __init__(self, peer: str = "ipv4:a", *said: tuple[str, str]) -> None:
+    def __init__(self, peer: str = "ipv4:a", said: Metadata = (CLIENT.said,)) -> None:
         self._peer = peer
         self._said = said
 
@@ -24,7 +24,7 @@ class Context:
         """Return the connection."""
         return self._peer
 
-    def invocation_metadata(self) -> tuple[Any, ...]:
+    def invocation_metadata(self) -> Metadata:
         """Return the metadata of its client."""
         return self._said
 
@@ -50,7 +50,7 @@ def test_a_client_of_a_version_that_does_not_fit_is_refused_and_holds_no_place()
     streams = ClientStreams(Authenticator(None), 0.0)
     later = ("bendybus-contract", str(CLIENT.number + 2))
 
-    with streams.opened(Context("ipv4:a", CLIENT.said)):
+    with streams.opened(Context("ipv4:a", (CLIENT.said,))):
         pass
     sentences: dict[tuple[tuple[str, str], ...], str] = {
         (later,): "this client uses version 4 .* upgrade the front end first",
@@ -59,7 +59,7 @@ def test_a_client_of_a_version_that_does_not_fit_is_refused_and_holds_no_place()
     for said, sentence in sentences.items():
         with (
             pytest.raises(errors.InvalidOperation, match=sentence),
-            streams.opened(Context("ipv4:a", *said)),
+            streams.opened(Context("ipv4:a", said)),
         ):
             pass
     assert streams.idle_bytes() == 0

@@ -41,7 +41,7 @@ class Partition:
         """Return why it cannot be asked."""
         return []
 
-    async def Peek(self, request: partition_pb2.PeekRequest, timeout: float, metadata: Any) -> Any:
+    async def Peek(self, request: partition_pb2.PeekRequest, timeout: float) -> Any:
         """Answer with the messages from a number on."""
         self.asked.append(request)
         await self.answers.wait()

@@ -18,6 +18,7 @@ from bendybus.domain.limits import MB
 from bendybus.frontend.core.quota.bounds import FRAMES, REQUESTS
 from bendybus.frontend.listeners import call_gate, grpc_methods
 from bendybus.v1 import sender_pb2
+from bendybus.wire.contract_versions import CLIENT
 from tests.frontend.test_request_memory import fields
 from tests.integration.processes import eventually
 from tests.integration.secured import ROOT_POLICY
@@ -78,7 +79,7 @@ def test_requests_of_many_elements_take_a_bounded_room(victim: Victim, method: s
 
     def attack() -> None:
         options = [("grpc.use_local_subchannel_pool", 1)]
-        metadata = [("authorization", victim.token(ROOT_POLICY))]
+        metadata = [("authorization", victim.token(ROOT_POLICY)), CLIENT.said]
         with grpc.insecure_channel(victim.address, options) as channel:
             call: Any = channel.stream_stream(method)
             for each in requests:
@@ -108,7 +109,7 @@ def test_streams_that_fall_silent_after_a_frame_hold_nothing_of_it(victim: Victi
         yield frame
         ended.wait(60)
 
-    metadata = [("authorization", victim.token(ROOT_POLICY))]
+    metadata = [("authorization", victim.token(ROOT_POLICY)), CLIENT.said]
     with grpc.insecure_channel(victim.address) as channel:
         call: Any = channel.stream_stream("/bendybus.v1.SenderService/SendStream")
         streams = [call(silent(), metadata=metadata, timeout=60) for _ in range(90)]

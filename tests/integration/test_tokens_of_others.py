@@ -144,7 +144,7 @@ def transact(**named: bytes) -> Callable[[Thief], None]:
             operations=[transaction_pb2.TransactionOperation(settle=settled)],
             commit=transaction_pb2.TransactionCommit(),
         )
-        [answer] = thief.transactions.Transact(iter([request]), timeout=30)
+        [answer] = thief.transactions.Transact(iter([request]), timeout=30, metadata=(CLIENT.said,))
         assert "LOCK_LOST" in answer.error.reason
 
     return touch

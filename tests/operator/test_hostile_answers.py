@@ -166,7 +166,7 @@ def subscriptions(first: int, number: int, *, rules: int, generation: int = 1) -
     """Return a catalogue of subscriptions with so many rules each."""
     made = entity_pb2.WatchEntitiesResponse(fingerprint=fingerprint(), snapshot=True)
     for index in range(first, first + number):
-        one = made.others.add(name=f"t/Subscriptions/s{index}", uid=f"u{index}", kind=3)
+        one = made.entities.add(name=f"t/Subscriptions/s{index}", uid=f"u{index}", kind=3)
         one.partition_count, one.generation = 2, generation
         for rule in range(rules):
             one.subscription.rules.rules.add(name=f"r{rule}", boolean_filter=True)

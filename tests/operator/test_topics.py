@@ -257,8 +257,7 @@ async def test_a_subscription_that_an_administration_call_deleted_is_not_made_ag
     await cluster.commit(
         BUS,
         entity_pb2.ENTITY_ACTION_DELETE,
-        "",
-        other_name=AUDIT,
+        AUDIT,
         kind=entity_pb2.ENTITY_KIND_SUBSCRIPTION,
         origin=2,
     )
@@ -316,8 +315,7 @@ async def test_clients_change_the_rules_that_a_manifest_omits_and_the_operator_k
         await cluster.commit(
             BUS,
             entity_pb2.ENTITY_ACTION_UPDATE,
-            "",
-            other_name=AUDIT,
+            AUDIT,
             kind=entity_pb2.ENTITY_KIND_SUBSCRIPTION,
             origin=1,
             rule_change=added,
