@@ -164,7 +164,8 @@ def test_no_call_by_number_stops_a_partition(
 def test_no_entry_of_the_catalogue_stops_a_partition(
     driver: Driver, apply: Any, fence: Any
 ) -> None:
-    apply.entity.name = apply.entity.name or "another"
+    for entry in apply.others:
+        entry.name = entry.name or "another"
 
     def make() -> commands.Command:
         return commands.ApplyEntity("t", catalogue.applied(apply))
