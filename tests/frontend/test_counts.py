@@ -35,7 +35,7 @@ def test_a_histogram_looks_like_that_of_the_library() -> None:
     histogram = Histogram("bus_seconds", "Times", buckets=BOUNDS, registry=theirs)
     assert shown(ours) == shown(theirs)
 
-    for time_s in (0.0, 0.001, 0.0011, 0.25, 0.9, 1.0, 1.5, 60.0):
+    for time_s in (0.0, 0.0002, 0.001, 0.0011, 0.25, 0.9, 1.0, 1.5, 60.0):
         times.add(time_s)
         histogram.observe(time_s)
 

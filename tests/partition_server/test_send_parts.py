@@ -110,7 +110,8 @@ async def test_a_front_end_of_the_version_before_gets_each_answer_alone() -> Non
         await call.write(frame(2))
         await partition.all_came.wait()
         partition.answer()
-        answers = [await call.read(), await call.read()]
+        async with asyncio.timeout(10):
+            answers = [await call.read(), await call.read()]
 
     assert [each.frame_id for each in answers] == [1, 2]
     assert not any(each.further for each in answers)
