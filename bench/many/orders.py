@@ -37,7 +37,7 @@ class Report:
     """What a process did."""
 
     # Of each message, or request, in seconds.
-    took_s: array[float]
+    took_s: "array[float]"
     # From the first to the last.
     lasted_s: float
 
