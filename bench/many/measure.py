@@ -95,7 +95,8 @@ def _rabbitmq(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
 
 def _place(load: Loads, server: Server, place: Place, emit: Callable[[Row], None]) -> None:
     with workers.over_amqp(place) as many, clients.running(place) as filling:
-        _run(load, server, many, filling, tuple(Role), emit)
+        # Requests first: nothing else may wait in their queues.
+        _run(load, server, many, filling, (Role.REQUEST, Role.SEND, Role.RECEIVE), emit)
 
 
 def _run(
@@ -108,22 +109,14 @@ def _run(
 ) -> None:
     """Measure each number of connections, each role by itself."""
     # A JVM compiles what runs often; and what the first connections pay for is no message's.
-    many.run(many.attach(Role.SEND, load.many[-1], load.many_s))
+    many.run(many.attach(roles[0], load.many[-1], load.many_s))
     for role in roles:
         if role is Role.RECEIVE:
             filling.attach(Bulk.SEND, count=round(_FILL_A_SECOND * load.many_s * len(load.many)))
             filling.run(_FILL_LIMIT_S)
-        if role is Role.REQUEST:
-            _empty(many, load)
         for connections in load.many:
             if role is not Role.REQUEST or connections > 1:
                 _once(load, server, many, role, connections, emit)
-
-
-def _empty(many: Workers, load: Loads) -> None:
-    """Receive what is left, so that requests are answered at once."""
-    while many.run(many.attach(Role.RECEIVE, load.many[-1], load.many_s)).took_s:
-        pass
 
 
 def _once(
