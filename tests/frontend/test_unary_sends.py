@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain.errors import OutcomeUnknown
+from bendybus.domain.errors import OutcomeUnknown, QuotaExceeded
 from bendybus.frontend.core import repeated_sends
 from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.sender_service import SenderService
+from bendybus.frontend.upstreams import send_frames
 from bendybus.v1 import message_pb2, sender_pb2
 from tests.frontend.shared_bus import FrontEnd
 
@@ -68,6 +69,22 @@ async def test_calls_without_a_name_that_come_at_the_same_time_are_one_frame() -
 
     numbers = [list((await call).sequence_numbers) for call in calls]
     assert numbers == [[1, 2], [3]]
+
+
+async def test_an_age_without_a_name_says_nothing_of_the_calls_it_goes_with() -> None:
+    bus = FrontEnd()
+    calls = [started(bus, "a", b"a1", age_ms=3_000_000), started(bus, "b", b"b1")]
+    await read()
+
+    [frame] = bus.frames
+    assert not frame.age_ms
+    full = QuotaExceeded("full")
+    bus.sends.answered(send_frames.Answer(frame.frame_id, [], [], [], full))
+
+    # Nothing was tried before, so a refusal is known to be one.
+    for call in calls:
+        with pytest.raises(PermissionError, match="full"):
+            await call
 
 
 async def test_calls_with_a_name_go_under_it() -> None:

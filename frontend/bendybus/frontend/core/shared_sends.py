@@ -83,6 +83,8 @@ class SharedSends:
     def submit(self, request: SendRequest, respond: Respond, holder: Holder) -> None:
         """Start a request, and give it a name; `respond` is called once, maybe at once."""
         request.producer_id = self._producer_id
+        # Under this name it is the first try, and others go with it.
+        request.age_ms = 0
         count, size_bytes = columns.count(request.messages), request.messages.ByteSize()
         if count > MESSAGES_MAX or size_bytes > BYTES_MAX:
             self._send_alone(request, respond, holder)
