@@ -27,7 +27,8 @@ class Call:
         return 60.0
 
     async def abort_with_status(self, status: Any) -> None:
-        """Refuse the call."""
+        """Refuse the call, when the status is written."""
+        await asyncio.sleep(0)
         raise PermissionError(status.details)
 
 
@@ -82,6 +83,21 @@ async def test_an_age_without_a_name_says_nothing_of_the_calls_it_goes_with() ->
     bus.sends.answered(send_frames.Answer(frame.frame_id, [], [], [], full))
 
     # Nothing was tried before, so a refusal is known to be one.
+    for call in calls:
+        with pytest.raises(PermissionError, match="full"):
+            await call
+
+
+async def test_calls_that_fail_together_are_each_told_so() -> None:
+    bus = FrontEnd()
+    calls = [started(bus, client, b"1") for client in "abc"]
+    await read()
+
+    [frame] = bus.frames
+    full = QuotaExceeded("full")
+    bus.sends.answered(send_frames.Answer(frame.frame_id, [], [], [], full))
+
+    # While the status of one is written, the next ones fail.
     for call in calls:
         with pytest.raises(PermissionError, match="full"):
             await call

@@ -6,6 +6,7 @@ wire is the listener's.
 """
 
 import asyncio
+import copy
 import os
 import time
 from collections import Counter, deque
@@ -357,14 +358,15 @@ class SendDispatcher:
 async def outcome_of(
     submit: Callable[[SendRequest, Respond, Holder], None], request: SendRequest, holder: Holder
 ) -> SendOutcome:
-    """Submit a request and return its outcome. Raises why it was refused."""
+    """Submit a request and return its outcome. Raises why it was refused: an error of its own."""
     future: asyncio.Future[SendOutcome] = asyncio.get_running_loop().create_future()
 
     def respond(result: SendOutcome | BusError) -> None:
         if future.done():
             return
         if isinstance(result, BusError):
-            future.set_exception(result)
+            # Others that fail with it raise theirs, and what ends a call clears its frames.
+            future.set_exception(copy.copy(result))
         else:
             future.set_result(result)
 

@@ -1,6 +1,7 @@
 """bendybus.v1.SenderService: a stream for speed, unary calls for people. No rules here."""
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -59,7 +60,8 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             request_values.HOLDER.get(),
         )
         for error in outcome.failures.values():
-            raise error
+            # Its own, see `outcome_of`.
+            raise copy.copy(error)
         return sender_pb2.SendResponse(
             sequence_numbers=outcome.numbers,
             partitions=[sequence_number.partition_of(n) for n in outcome.numbers],
