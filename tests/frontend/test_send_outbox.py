@@ -1,13 +1,16 @@
 """Frames of sends that wait for a partition: which ones go together, and which ones wait."""
 
+from typing import Any
+
 import pytest
 
 from bendybus.frontend.upstreams.send_outbox import ENOUGH_BYTES, SMALL_BYTES, SendOutbox
-from bendybus.frontend.upstreams.stream import Lane
+from bendybus.frontend.upstreams.stream import Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
 from bendybus.wire import frame_forms
 from bendybus.wire.contract_versions import FRONT_END, SENDS_MERGED_SINCE
+from tests.frontend.test_stream import FakeCall
 
 pytestmark = pytest.mark.requirement("R642")
 
@@ -149,3 +152,31 @@ def test_a_stream_that_moves_writes_what_waits_before_its_end() -> None:
     board.outbox.mark()
 
     assert board.written() == [[2, 3]]
+
+
+async def test_an_answer_with_too_many_parts_costs_its_stream_and_not_the_process() -> None:
+    many = partition_pb2.SendFramesResponse()
+    many.further.extend([partition_pb2.SendFramesResponse()] * frame_forms.PARTS_MAX)
+    stream = PartitionStream[Any, Any](lambda: None, outbox=SendOutbox)
+    call = Answering(stream, many)
+
+    ending = await stream.run(call, lambda response: None)
+
+    assert not ending.moved
+    assert "could not be taken" in ending.why
+
+
+class Answering(FakeCall):
+    """A stream that answers the first frame that is put in so."""
+
+    def __init__(self, stream: PartitionStream[Any, Any], answer: Any) -> None:
+        super().__init__()
+        self.metadata = (FRONT_END.said,)
+        self._stream = stream
+        self._answer = answer
+
+    async def read(self) -> Any:
+        """Return the answer when a frame came."""
+        assert self._stream.put(frame(1))
+        await self.wrote(1)
+        return self._answer

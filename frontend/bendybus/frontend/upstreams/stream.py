@@ -243,8 +243,7 @@ class PartitionStream(Generic[RequestT, AnswerT]):
             writer.add_done_callback(lambda task: _end_with(task, call))
             while (response := await call.read()) is not grpc.aio.EOF:
                 if not response.moving:
-                    outbox.answered(response)
-                    failed = _taken(take, response)
+                    failed = _taken(outbox, take, response)
                     if failed is not None:
                         moved = False
                         return Ending(False, failed)
@@ -294,9 +293,12 @@ def _end_with(writer: asyncio.Task[None], call: grpc.aio.Call) -> None:
         logger.error("partition stream: writer failed", exc_info=error)
 
 
-def _taken(take: Callable[[AnswerT], None], response: AnswerT) -> str | None:
+def _taken(
+    outbox: Outbox[RequestT], take: Callable[[AnswerT], None], response: AnswerT
+) -> str | None:
     """Hand over an answer; return why that failed. It costs a stream, never the process."""
     try:
+        outbox.answered(response)
         take(response)
     except Exception as error:
         logger.exception("partition stream: an answer could not be taken")
