@@ -1,5 +1,6 @@
 """Frames of sends that wait for a partition: which ones go together, and which ones wait."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,7 +26,8 @@ class Board:
     """An outbox, and what is written of it."""
 
     def __init__(self, number: int = FRONT_END.number) -> None:
-        self.outbox = SendOutbox()
+        self.timers: list[Callable[[], None]] = []
+        self.outbox = SendOutbox(later=lambda _, do: self.timers.append(do))
         self.outbox.opened((("bendybus-contract", str(number)),))
 
     def put(self, *frame_ids: int, lane: Lane = Lane.WORK, size_bytes: int = 100) -> None:
@@ -39,6 +41,14 @@ class Board:
         while (written := self.outbox.take_next()) is not None:
             frames.append([part.frame_id for part in frame_forms.parts(written)])
         return frames
+
+    def pass_time(self) -> bool:
+        """Let what was to be called later be called; return whether the writer is woken by it."""
+        self.outbox.wake.clear()
+        timers, self.timers = self.timers, []
+        for do in timers:
+            do()
+        return self.outbox.wake.is_set()
 
     def answer(self, *frame_ids: int) -> bool:
         """Take a partition's answer; return whether the writer is woken by it."""
@@ -180,3 +190,48 @@ class Answering(FakeCall):
         assert self._stream.put(frame(1))
         await self.wrote(1)
         return self._answer
+
+
+def test_a_frame_does_not_wait_for_an_answer_that_takes_long() -> None:
+    # One entity has so much waiting in the partition that its next frame is answered late.
+    board = Board()
+    board.put(1)
+    board.written()
+    board.put(2)
+    assert board.written() == []
+
+    assert board.pass_time()
+
+    assert board.written() == [[2]]
+    # Its answer comes soon; that of the first one is not waited for again.
+    board.answer(2)
+    board.put(3)
+    assert board.written() == [[3]]
+
+
+def test_only_what_is_under_way_for_long_is_not_waited_for() -> None:
+    board = Board()
+    board.put(1)
+    board.written()
+    board.put(2)
+    board.written()
+    board.answer(1)
+    assert board.written() == [[2]]
+    board.put(3)
+
+    board.pass_time()
+    assert board.written() == []
+    board.pass_time()
+    assert board.written() == [[3]]
+
+
+def test_no_timer_runs_while_nothing_waits() -> None:
+    board = Board()
+
+    for frame_id in (1, 2, 3):
+        board.put(frame_id)
+        board.written()
+        board.answer(frame_id)
+        board.written()
+
+    assert board.timers == []

@@ -58,6 +58,7 @@ class SendStreams:
 
 
 def _opened() -> SendOutbox:
-    outbox = SendOutbox()
+    # Every partition answers soon, or its stream ends.
+    outbox = SendOutbox(later=lambda *_: None)
     outbox.opened((FRONT_END.said,))
     return outbox

@@ -4,6 +4,8 @@ A frame of gRPC, there and back, costs both processes more than what is in it. S
 waits while others are under way, and goes with what else waits as soon as they are answered: with
 many clients that each await one send, a partition gets one frame from all of them at a time. A
 frame that comes while none is under way, which is all that a client alone sends, waits for nothing.
+Answers that take longer are not waited for: a partition serves its entities in turn, and a frame
+behind much of its own entity may be under way for seconds.
 
     lane WORK   frames for queues
     lane FLOW   frames for topics: their publication may take several turns of the partition, so
@@ -12,7 +14,10 @@ frame that comes while none is under way, which is all that a client alone sends
 It is the same with large frames: they gain nothing by company. Frames of one entity stay in order.
 """
 
-from typing import Final
+import asyncio
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
@@ -25,6 +30,9 @@ from bendybus.wire.contract_versions import SENDS_MERGED_SINCE, Metadata
 SMALL_BYTES: Final = 16 * 1024
 # What waits goes at once when it is so much, or as many as go in a frame.
 ENOUGH_BYTES: Final = 16 * 1024
+# Nothing waits for what is under way for twice as long; most is answered within a tenth of it.
+PATIENCE_S: Final = 0.05
+Later = Callable[[float, Callable[[], None]], Any]
 
 
 def lane_of(entity: Entity) -> Lane:
@@ -32,11 +40,17 @@ def lane_of(entity: Entity) -> Lane:
     return Lane.FLOW if entity.kind is EntityKind.TOPIC else Lane.WORK
 
 
-class SendOutbox(Outbox[partition_pb2.SendFramesRequest]):
-    """See the module."""
+def _later(delay_s: float, do: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(delay_s, do)
 
-    def __init__(self) -> None:
+
+class SendOutbox(Outbox[partition_pb2.SendFramesRequest]):
+    """See the module. `later` calls something after some seconds."""
+
+    def __init__(self, later: Later = _later) -> None:
         super().__init__()
+        self._later = later
+        self._timed = False
         self._merges = False
         self._waiting_bytes = 0
         # By frame id: small ones for queues that wait, and that are under way.
@@ -68,6 +82,8 @@ class SendOutbox(Outbox[partition_pb2.SendFramesRequest]):
         if not self._merges:
             return self.take()
         if self._under_way and not self._enough():
+            if self._waiting_bytes:
+                self._limit_wait()
             return None
         first = self.take()
         if first is None or first.ByteSize() > SMALL_BYTES:
@@ -81,6 +97,19 @@ class SendOutbox(Outbox[partition_pb2.SendFramesRequest]):
             or self.waiting(Lane.WORK) >= frame_forms.PARTS_MAX
             or self.waiting(Lane.FLOW) > 0
         )
+
+    def _limit_wait(self) -> None:
+        """Let nothing wait any more for what is under way now and is not answered in time."""
+        if not self._timed:
+            self._timed = True
+            under_way = frozenset(self._under_way)
+            self._later(PATIENCE_S, lambda: self._give_up(under_way))
+
+    def _give_up(self, under_way: AbstractSet[int]) -> None:
+        self._timed = False
+        self._under_way -= under_way
+        # The writer goes on, or waits for what went since then.
+        self.wake.set()
 
     def opened(self, metadata: Metadata) -> None:
         """Take note of the partition's version as the stream opens."""
