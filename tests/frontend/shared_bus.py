@@ -123,7 +123,8 @@ class FrontEnd:
             numbers[unit] = 0
         self.numbers += count
         self.sends.answered(
-            send_frames.Answer(frame_id, numbers, [], list((failures or {}).items()), None)
+            frame.partition,
+            send_frames.Answer(frame_id, numbers, [], list((failures or {}).items()), None),
         )
 
 

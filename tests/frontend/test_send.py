@@ -95,7 +95,7 @@ async def test_what_one_client_makes_the_front_end_hold_is_bounded_in_bytes() ->
     assert {answer.error.reason for answer in answers} == {"SERVER_BUSY"}
     # What is answered is given back.
     sends.answered(
-        send_frames.answer(partition_pb2.SendFramesResponse(frame_id=1, sequence_numbers=[1]))
+        0, send_frames.answer(partition_pb2.SendFramesResponse(frame_id=1, sequence_numbers=[1]))
     )
     assert len(answers) == 3
     submit(sends, frame(6, 4_000), answers.append, client="greedy")
@@ -175,7 +175,7 @@ async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() 
     time.sleep(1.0)  # noqa: ASYNC251
     for step in range(1, 4):
         response = partition_pb2.SendFramesResponse(frame_id=step, sequence_numbers=[step])
-        loop.call_later(0.04 * step, sends.answered, send_frames.answer(response))
+        loop.call_later(0.04 * step, sends.answered, step, send_frames.answer(response))
     async with asyncio.timeout(10):
         while len(answers) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

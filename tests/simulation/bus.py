@@ -110,6 +110,7 @@ class Bus(Partitions):
     def _answered(self, index: int, to: Any, value: Any) -> None:
         if isinstance(to, int):
             self.sends.answered(index, to)
+            self.board.heard(index, self.now)
         if isinstance(value, Appended):
             actions = self.board.answered(
                 to, value.numbers, value.duplicates, value.failures, self.now

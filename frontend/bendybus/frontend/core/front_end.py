@@ -126,7 +126,7 @@ class FrontEnd:
 
     def sent(self, partition: int, answer: send_frames.Answer) -> None:
         """Pass an outcome on."""
-        self.sends.answered(answer)
+        self.sends.answered(partition, answer)
 
     def delivered(self, partition: int, answer: deliver_frames.Answer) -> None:
         """Pass messages or outcomes on."""

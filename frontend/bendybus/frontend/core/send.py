@@ -180,9 +180,10 @@ class SendDispatcher:
 
     # From partitions
 
-    def answered(self, answer: send_frames.Answer) -> None:
+    def answered(self, partition: int, answer: send_frames.Answer) -> None:
         """Take a partition's answer to a frame."""
         now = now_ms()
+        self._attempts.heard(partition, now)
         if answer.error is not None:
             actions = self._attempts.refused(answer.frame_id, answer.error, now)
         else:

@@ -9,6 +9,9 @@ it sees only after the attempt's deadline, and an attempt is given up only some 
 so that a failover does not store twice. What a partition says by mistake of knowledge (another
 generation) is tried again there a moment later.
 
+A partition is late when it answered nothing at all for as long as the longest attempt: what one
+client gives little time, or what waits there behind much of its own entity, says nothing about it.
+
 An outcome is stored, not stored, or unknown: once some partition may have stored a part, only its
 answer to the part's name tells, and no refusal of a repeat does. Pinned: the outcome is reported as
 OutcomeUnknown, and clients repeat under the same name. Keyless: the part is repeated at the
@@ -130,6 +133,9 @@ class SendFailover:
         self._available = available
         self._attempts: dict[int, Attempt] = {}
         self._last_id = 0
+        # By partition: when it answered last, and when it got the first part since then.
+        self._heard_ms: dict[int, int] = {}
+        self._asked_ms: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -151,6 +157,10 @@ class SendFailover:
         if not routed.parts:
             actions.append(Finished(frame))
         return actions
+
+    def heard(self, partition: int, now_ms: int) -> None:
+        """Take note that a partition answered, whatever and to whichever part."""
+        self._heard_ms[partition] = now_ms
 
     def answered(
         self,
@@ -207,6 +217,8 @@ class SendFailover:
     def lost(self, partition: int, why: str, now_ms: int) -> list[Action]:
         """Take the end of the stream to a partition: its outcomes are unknown."""
         actions: list[Action] = []
+        # What it did not answer is not under way any more.
+        self.heard(partition, now_ms)
         for attempt in self._at(partition):
             del self._attempts[attempt.attempt_id]
             actions += self._gone(attempt, why, now_ms, wait=True)
@@ -227,6 +239,8 @@ class SendFailover:
 
     def suspended(self, gap_ms: int, now_ms: int) -> None:
         """Give attempts the time back in which no answer could be read, up to a whole share."""
+        for times in (self._heard_ms, self._asked_ms):
+            times.update({each: min(at + gap_ms, now_ms) for each, at in times.items()})
         for attempt in self._attempts.values():
             until_ms = min(attempt.deadline_ms + gap_ms, now_ms + _share_ms(attempt.frame, now_ms))
             attempt.deadline_ms = max(attempt.deadline_ms, until_ms)
@@ -240,7 +254,8 @@ class SendFailover:
                     actions += self._again(attempt, now_ms)
             elif attempt.deadline_ms + GRACE_MS <= now_ms:
                 del self._attempts[attempt.attempt_id]
-                actions.append(PartitionLate(attempt.partition))
+                if self._silent_ms(attempt.partition, now_ms) >= ATTEMPT_MS_MAX + GRACE_MS:
+                    actions.append(PartitionLate(attempt.partition))
                 actions += self._gone(attempt, "it did not answer in time", now_ms)
         return actions
 
@@ -272,7 +287,18 @@ class SendFailover:
             attempt.return_until_ms = 0
             attempt.tried |= {attempt.partition}
             attempt.deadline_ms = now_ms + _share_ms(attempt.frame, now_ms)
-        return [Transmit(attempt)]
+        return [self._transmit(attempt, now_ms)]
+
+    def _transmit(self, attempt: Attempt, now_ms: int) -> Transmit:
+        partition = attempt.partition
+        if self._asked_ms.get(partition, 0) <= self._heard_ms.get(partition, 0):
+            self._asked_ms[partition] = now_ms
+        return Transmit(attempt)
+
+    def _silent_ms(self, partition: int, now_ms: int) -> int:
+        """Return for how long a partition has owed an answer, and given none."""
+        since_ms = max(self._heard_ms.get(partition, 0), self._asked_ms.get(partition, 0))
+        return now_ms - since_ms
 
     def _gone(self, attempt: Attempt, why: str, now_ms: int, *, wait: bool = False) -> list[Action]:
         frame, partition = attempt.frame, attempt.partition
@@ -328,7 +354,7 @@ class SendFailover:
         attempt.deadline_ms, attempt.tried = now_ms + share_ms, attempt.tried | {partition}
         attempt.retry_at_ms = attempt.return_until_ms = 0
         self._attempts[self._last_id] = attempt
-        return [Transmit(attempt)]
+        return [self._transmit(attempt, now_ms)]
 
     def _choose(self, entity: Entity, lane: int, tried: frozenset[int]) -> int | None:
         count = entity.partition_count

@@ -1,6 +1,6 @@
 """Circuit breaker of a partition: one miss opens it, a probe closes it.
 
-    CLOSED ──send missed, echo late, no echo stream──► OPEN ──echo answered and serving──► CLOSED
+    CLOSED ──sends silent, echo late, no echo stream──► OPEN ──echo answered and serving──► CLOSED
 
 Users' sends never probe: the echo stream does, which the partition's event loop answers, so a
 slow disk is not mistaken for a stopped process.
