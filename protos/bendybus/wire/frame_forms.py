@@ -1,4 +1,4 @@
-"""Frames of several commands or events (`further` of the streams of receiving). Pure.
+"""Frames of several commands or events (`further` of the streams of sending and receiving). Pure.
 
 Each gRPC frame costs both ends more than what is in it, so what waits to be written at the same
 time goes in one; else each is sent alone.
@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from bendybus.domain.errors import InvalidArgument
 
-# Commands or events of one frame.
+# Parts of one frame: sends, commands, events.
 PARTS_MAX: Final = 64
 # Bytes of those after the first one. What is larger than that gains nothing by company.
 BYTES_MAX: Final = 64 * 1024
@@ -31,7 +31,7 @@ def merged(first: Frame, take: Callable[[int], Frame | None]) -> Frame:
 
 
 def parts(frame: Frame) -> Iterator[Frame]:
-    """Yield the commands or events of a frame. Raises InvalidArgument for one out of bounds."""
+    """Yield the parts of a frame. Raises InvalidArgument for one out of bounds."""
     yield frame
     further = frame.further
     if not further:

@@ -3,7 +3,8 @@
 A frame of gRPC, there and back, costs both processes more than what is in it. So a small frame
 waits while others are under way, and goes with what else waits as soon as they are answered: with
 many clients that each await one send, a partition gets one frame from all of them at a time. A
-frame that comes while none is under way, which is all that a client alone sends, waits for nothing.
+frame that comes while none is under way, as all do of a client alone that awaits each, waits for
+nothing.
 Answers that take longer are not waited for: a partition serves its entities in turn, and a frame
 behind much of its own entity may be under way for seconds.
 

@@ -4,6 +4,7 @@
            are refused when the lane is long; what follows from an ask that was taken never is:
            there is one withdrawal per ask, no more deliveries and releases than messages that were
            reserved, and no more releases of clients than their streams may have under way.
+           Also sends to topics: bounded (see `send_outbox`).
     RENEW  renewals of locks: bounded
     WORK   sends or settlements: bounded; a caller that fills it waits for `room`, or goes elsewhere
 
