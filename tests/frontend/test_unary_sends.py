@@ -80,7 +80,8 @@ async def test_an_age_without_a_name_says_nothing_of_the_calls_it_goes_with() ->
     [frame] = bus.frames
     assert not frame.age_ms
     full = QuotaExceeded("full")
-    bus.sends.answered(send_frames.Answer(frame.frame_id, [], [], [], full))
+    answer = send_frames.Answer(frame.frame_id, [], [], [], full)
+    bus.sends.answered(frame.partition, answer)
 
     # Nothing was tried before, so a refusal is known to be one.
     for call in calls:
@@ -95,7 +96,8 @@ async def test_calls_that_fail_together_are_each_told_so() -> None:
 
     [frame] = bus.frames
     full = QuotaExceeded("full")
-    bus.sends.answered(send_frames.Answer(frame.frame_id, [], [], [], full))
+    answer = send_frames.Answer(frame.frame_id, [], [], [], full)
+    bus.sends.answered(frame.partition, answer)
 
     # While the status of one is written, the next ones fail.
     for call in calls:

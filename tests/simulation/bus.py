@@ -76,7 +76,7 @@ class Bus(Partitions):
         self.returned_after_complete: list[Lease] = []
         self.credit = CreditLedger(self.random)
         self._frames = 0
-        self.sends = SendStreams(PARTITIONS, self._command)
+        self.sends = SendStreams(PARTITIONS, self._command, self.after)
 
     def tick(self) -> None:
         """Let every partition and the front end look at the time."""

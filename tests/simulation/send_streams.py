@@ -13,14 +13,16 @@ from bendybus.wire import frame_forms
 from bendybus.wire.contract_versions import FRONT_END
 
 Write = Callable[[int, Append], None]
+After = Callable[[int, Callable[[], None]], None]
 
 
 class SendStreams:
-    """A stream to each partition; `write` lets a send leave."""
+    """A stream to each partition; `write` lets a send leave, `after` waits for milliseconds."""
 
-    def __init__(self, partitions: int, write: Write) -> None:
+    def __init__(self, partitions: int, write: Write, after: After) -> None:
         self._write = write
-        self._outboxes = [_opened() for _ in range(partitions)]
+        self._after = after
+        self._outboxes = [self._opened(partition) for partition in range(partitions)]
         # By attempt, those that wait.
         self._waiting: dict[int, Append] = {}
         # Frames, by how many parts they have.
@@ -45,7 +47,7 @@ class SendStreams:
 
     def lost(self, partition: int) -> None:
         """Take the end of a stream: what waits is not sent."""
-        outbox, self._outboxes[partition] = self._outboxes[partition], _opened()
+        outbox, self._outboxes[partition] = self._outboxes[partition], self._opened(partition)
         while (frame := outbox.take()) is not None:
             del self._waiting[frame.frame_id]
 
@@ -56,9 +58,14 @@ class SendStreams:
             for part in parts:
                 self._write(partition, self._waiting.pop(part.frame_id))
 
+    def _opened(self, partition: int) -> SendOutbox:
+        def later(delay_s: float, do: Callable[[], None]) -> None:
+            self._after(round(1_000 * delay_s), lambda: self._look(partition, do))
 
-def _opened() -> SendOutbox:
-    # Every partition answers soon, or its stream ends.
-    outbox = SendOutbox(later=lambda *_: None)
-    outbox.opened((FRONT_END.said,))
-    return outbox
+        outbox = SendOutbox(later)
+        outbox.opened((FRONT_END.said,))
+        return outbox
+
+    def _look(self, partition: int, do: Callable[[], None]) -> None:
+        do()
+        self._pump(partition)

@@ -26,7 +26,7 @@ def test_whatever_goes_wrong_no_rule_is_broken(seed: int) -> None:
 
 
 def test_the_storms_have_all_kinds_of_messages_and_trouble() -> None:
-    worlds = [TroubledBus(seed) for seed in range(4)]
+    worlds = [TroubledBus(seed) for seed in range(1, 5)]
     for bus in worlds:
         storm(bus)
 
