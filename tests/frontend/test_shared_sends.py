@@ -177,6 +177,19 @@ async def test_what_has_little_time_left_shortens_that_of_no_other() -> None:
     assert bus.shared._lines["uid-plain"][2].waiting.is_idle
 
 
+async def test_sends_keep_their_order_however_much_time_they_have() -> None:
+    bus = FrontEnd()
+    bus.send("a", "a1")
+    bus.send("a", "a2", timeout_ms=200)
+    bus.send("a", "a3")
+    bus.send("b", "b1")
+    await read()
+
+    assert [body for bodies in bus.bodies for body in bodies if body in ("a1", "a2", "a3")] == [
+        "a1", "a2", "a3"
+    ]  # fmt: skip
+
+
 class LaterLoop:
     """A loop whose time and timers a test has."""
 

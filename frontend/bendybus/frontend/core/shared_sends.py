@@ -198,14 +198,20 @@ class _Line:
 
     def _send(self, partition: int, requests: Sequence[_Request]) -> None:
         now_s = self._loop.time()
-        late = [each for each in requests if each.until_s <= now_s]
-        for each in late:
-            self._sends.give_room(each.held)
-            self._sends.refuse(each.request, each.respond, timed_out(self.entity))
-        # A request with little time left goes alone: one deadline holds for all of a batch.
-        hasty = [each for each in requests if now_s < each.until_s <= now_s + HASTY_S]
-        rest = [each for each in requests if each.until_s > now_s + HASTY_S]
-        groups = [[each] for each in hasty] + ([rest] if rest else [])
+        groups: list[list[_Request]] = []
+        joins = False
+        for each in requests:
+            if each.until_s <= now_s:
+                self._sends.give_room(each.held)
+                self._sends.refuse(each.request, each.respond, timed_out(self.entity))
+                continue
+            # A request with little time left goes alone: one deadline holds for all of a batch.
+            hasty = each.until_s <= now_s + HASTY_S
+            if joins and not hasty:
+                groups[-1].append(each)
+            else:
+                groups.append([each])
+            joins = not hasty
         if not groups:
             self.waiting.answered(partition)
         for _ in groups[1:]:
