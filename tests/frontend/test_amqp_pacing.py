@@ -1,6 +1,6 @@
 """What is handed to a link at once is sent a hundred at a time, so that clients keep up."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +24,7 @@ class Connection:
     def __init__(self, peer: Peer) -> None:
         self.peer, self.product = peer, None
         self.front_end = self.settles = self.receives = self.metrics = self.transfers = self
+        self.counts: Counter[str] = Counter()
         self.released: list[bytes] = []
         self._soon: deque[Callable[[], None]] = deque()
 
@@ -45,9 +46,6 @@ class Connection:
         self.released.append(request.lock_tokens)
 
     def write_soon(self) -> None:
-        pass
-
-    def add(self, direction: str) -> None:
         pass
 
     def later(self, delay_s: float, call: Callable[[], None]) -> None:

@@ -86,7 +86,7 @@ def unread(listening: Listening) -> tuple[RawAmqp, Any]:
     transfers = connection.metrics.transfers
 
     def read_or_paused() -> bool:
-        return listening.ask(lambda: transfers.of("in") == sent or connection.reading.paused)
+        return listening.ask(lambda: transfers.counts["in"] == sent or connection.reading.paused)
 
     while not listening.ask(lambda: connection.reading.paused):
         # Little by little: what is written at a time is less than what is too much.

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from bendybus.frontend.core.counts import Counts, Times
+from bendybus.frontend.core.metrics import Counts, Times
 
 pytestmark = pytest.mark.requirement("R640")
 BOUNDS = (0.001, 0.25, 1.0)
@@ -21,12 +21,22 @@ def test_a_counter_looks_like_that_of_the_library() -> None:
     counter = Counter("bus_errors", "Errors", ["entity", "reason"], registry=theirs)
 
     for entity, reason, count in [("a", "LOST", 1), ("b", "LOST", 7), ("a", "LOST", 2)]:
-        counts.add(entity, reason, count=count)
+        counts.counts[entity, reason] += count
         counter.labels(entity, reason).inc(count)
 
     assert shown(ours) == shown(theirs)
-    assert counts.of("a", "LOST") == 3
-    assert counts.of("a", "other") == 0
+
+
+def test_a_counter_of_one_label_looks_like_that_of_the_library() -> None:
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    counts = Counts("bus_messages", "Messages", ["entity"], registry=ours)
+    counter = Counter("bus_messages", "Messages", ["entity"], registry=theirs)
+
+    for entity in ("orders", "é", "orders"):
+        counts.counts[entity] += 2
+        counter.labels(entity).inc(2)
+
+    assert shown(ours) == shown(theirs)
 
 
 def test_a_histogram_looks_like_that_of_the_library() -> None:

@@ -58,7 +58,7 @@ async def test_an_answer_spells_out_an_error_that_units_share_once(
     assert sorted(failure.group for failure in answer.failures) == list(range(COUNT))
     assert {failure.error.reason for failure in answer.failures} == {"INVALID_ARGUMENT"}
     assert len(spelt) == bounds.FAULTS_SPELT_OUT + 1
-    assert sends._metrics.user_errors.of("orders", "INVALID_ARGUMENT") == COUNT
+    assert sends._metrics.user_errors.counts["orders", "INVALID_ARGUMENT"] == COUNT
 
 
 def test_errors_of_units_keep_their_groups() -> None:

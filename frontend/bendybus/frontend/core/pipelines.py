@@ -232,7 +232,7 @@ async def send_fenced(front_end: FrontEnd, place: Place, fenced: Fenced) -> Stor
         )
     _check_keys(target.entity, place.partition, fenced.batch)
     stored = await pipeline_calls.send(upstream, target, fenced)
-    front_end.metrics.incoming.add(target.entity.name, count=stored.stored)
+    front_end.metrics.incoming.counts[target.entity.name] += stored.stored
     return stored
 
 

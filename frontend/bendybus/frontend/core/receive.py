@@ -368,7 +368,7 @@ class ReceiveDispatcher:
         credit.handing -= 1
         count = sum(len(batch.messages) for batch in pending.ready)
         if count:
-            self.metrics.outgoing.add(pending.shared.entity.name, count=count)
+            self.metrics.outgoing.counts[pending.shared.entity.name] += count
         lost = pending.messages - count
         again = lost and receiver.has(credit) and not (count and credit.lapses)
         if again:

@@ -330,7 +330,7 @@ class SendDispatcher:
             times_s = [now_s - began_s for began_s in tag.began_s]
             self._metrics.sent(frame.entity.name, stored, times_s)
         if frame.possible_duplicates:
-            self._metrics.possible_duplicates.add(frame.entity.name, count=frame.messages_twice)
+            self._metrics.possible_duplicates.counts[frame.entity.name] += frame.messages_twice
         tag.respond(
             SendOutcome(
                 frame.numbers,

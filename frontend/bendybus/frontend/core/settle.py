@@ -110,7 +110,7 @@ class SettleDispatcher:
         count = check(request)
         until_s = asyncio.get_running_loop().time() + TIMEOUT_S
         settling = Settling(request, answer, until_s)
-        self._metrics.settled.add(request.disposition.name.lower(), count=count)
+        self._metrics.settled.counts[request.disposition.name.lower()] += count
         late: list[_Part] = []
         # Indexes of tokens whose partitions do not exist.
         unknown: list[int] = []

@@ -416,7 +416,7 @@ class TransactionDispatcher:
             opened.timer.cancel()
         self._quota.transactions.give(opened.holder, 1)
         self._quota.transaction_bytes.give(opened.holder, opened.size_bytes)
-        self._metrics.transactions.add(outcome)
+        self._metrics.transactions.counts[outcome] += 1
 
     def open(self) -> int:
         """Return how many transactions are open."""
@@ -497,14 +497,12 @@ class TransactionDispatcher:
         entity = transaction.entity
         for part in (operation.part for operation in transaction.operations):
             if isinstance(part, TransferPart):
-                self._metrics.incoming.add(
-                    part.destination.name, count=columns.count(part.messages)
-                )
+                self._metrics.incoming.counts[part.destination.name] += columns.count(part.messages)
             elif isinstance(part, SettlePart):
                 count = len(part.lock_tokens) // lock_token.TOKEN_BYTES
-                self._metrics.settled.add(part.disposition.name.lower(), count=count)
+                self._metrics.settled.counts[part.disposition.name.lower()] += count
             elif isinstance(part, SendPart) and entity is not None:
-                self._metrics.incoming.add(entity.name, count=columns.count(part.messages))
+                self._metrics.incoming.counts[entity.name] += columns.count(part.messages)
 
     def _time_out(self, opened: Open) -> None:
         """Let go of what a transaction holds that was not committed in time."""

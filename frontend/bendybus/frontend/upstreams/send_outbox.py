@@ -87,7 +87,7 @@ class SendOutbox(Outbox[partition_pb2.SendFramesRequest]):
                 self._limit_wait()
             return None
         first = self.take()
-        if first is None or first.ByteSize() > SMALL_BYTES:
+        if first is None or not self._waiting_bytes or first.ByteSize() > SMALL_BYTES:
             return first
         return frame_forms.merged(first, self.take)
 

@@ -67,20 +67,17 @@ class DiskSpace:
 
         `refused`: what it returned before. `sending`: messages are to be stored.
         """
-        if self._is_due(sending):
-            self._checked_s = self._clock()
+        now_s = self._clock()
+        every_s = STORING_EVERY_S if sending else CHECK_EVERY_S
+        if now_s - self._checked_s >= every_s or (sending and self._wrote_much()):
+            self._checked_s = now_s
             self._written_bytes = self._store.written_bytes()
             refused = self._look(refused)
         if self.shrinking:
             self._shrink(SHRINK_SENDING_EVERY_S if sending else SHRINK_EVERY_S)
         return refused
 
-    def _is_due(self, sending: bool) -> bool:
-        waited_s = self._clock() - self._checked_s
-        if not sending:
-            return waited_s >= CHECK_EVERY_S
-        if waited_s >= STORING_EVERY_S:
-            return True
+    def _wrote_much(self) -> bool:
         # Another file, after an error, begins at 0 again.
         return abs(self._store.written_bytes() - self._written_bytes) >= STORING_BYTES
 

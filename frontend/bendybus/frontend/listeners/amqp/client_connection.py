@@ -538,7 +538,7 @@ class ClientConnection:
                 event.link.refuse(DETACHED)
             return False
         if isinstance(event, events.Delivered):
-            self.metrics.transfers.add("in")
+            self.metrics.transfers.counts["in"] += 1
             if event.link.context is not None:
                 event.link.context.delivered(event)
         elif isinstance(event, events.Disposed):

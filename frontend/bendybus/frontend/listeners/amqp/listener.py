@@ -12,8 +12,8 @@ from typing import Final, Protocol, cast
 from prometheus_client import CollectorRegistry, Gauge
 
 from bendybus.amqp.connection import ConnectionSettings
-from bendybus.frontend.core.counts import Counts
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.metrics import Counts
 from bendybus.frontend.core.quota.bounds import IDLE_MS, READ_BYTES, STRANGER_READ_BYTES
 from bendybus.frontend.core.quota.doors import Doors
 from bendybus.frontend.core.repeated_settles import RepeatedSettles
@@ -181,7 +181,7 @@ class AmqpMetrics:
             registry=registry,
         )
         for direction in ("in", "out"):
-            self.transfers.add(direction, count=0)
+            self.transfers.counts[direction] = 0
 
 
 class AmqpProtocol(asyncio.BufferedProtocol):

@@ -315,7 +315,7 @@ class ReceivingLink:
             name = messages.lock_name(index)
             tag = lock_names.tag_of(name) if name else uuid.uuid4().bytes
             payload, token = messages.encode(index, name), messages.lock_token(index)
-            self._connection.metrics.transfers.add("out")
+            self._connection.metrics.transfers.counts["out"] += 1
             link.send(tag, payload, settled=self._settled, context=token)
             self._granted -= 1
         self._connection.delivered_s = time.monotonic()
