@@ -25,8 +25,12 @@ _GAP: Final = 8
 # Behind the longest bar.
 _VALUE: Final = 90
 _NOTE: Final = "All acknowledge what is on disk, except NATS JetStream, as shipped: before that."
+_MANY_NOTE: Final = (
+    "All acknowledge sends on disk; only Bendybus confirms that a message is settled."
+)
 _FIGURE: Final = re.compile(r"([\d,.]+) /s")
 _SUM: Final = re.compile(r"= ([\d,.]+)")
+_CPU: Final = re.compile(r"([\d,.]+) µs")
 # What is compared: the rows of the page, and what the plot calls them.
 _SENDS: Final = {
     "Bendybus": "send, batches of 500",
@@ -46,6 +50,9 @@ _RECEIVES: Final = {
     "ActiveMQ Artemis": "receive + acknowledge, confirmed",
     "Kafka, flush.messages=1": "receive + acknowledge, confirmed",
 }
+# Connections that each await one message at a time.
+_MANY: Final = 64
+_BROKERS: Final = ("Bendybus", "RabbitMQ quorum", "RabbitMQ classic", "ActiveMQ Artemis")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,17 @@ def pictures() -> dict[str, str]:
     page = PERFORMANCE.read_text(encoding="utf-8")
     return {
         "architecture.svg": architecture(),
+        "many.svg": bars(
+            f"CPU µs per message of all server processes, {_MANY} connections (less is better)",
+            [(f"each {title}", figures(page, dict.fromkeys(_BROKERS, what), _CPU, 4))
+             for title, what in (
+                 ("awaits its own send", f"send, {_MANY} connections"),
+                 ("receives one message, and settles it",
+                  f"receive and settle, {_MANY} connections"),
+             )],
+            most_first=False,
+            note=_MANY_NOTE,
+        ),
         "throughput.svg": bars(
             "Messages per second, 256 bytes, durable (more is better)",
             [("send, batches", figures(page, _SENDS, _FIGURE, 2)),
@@ -104,7 +122,11 @@ def figures(
 
 
 def bars(
-    title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], *, most_first: bool
+    title: str,
+    groups: Sequence[tuple[str, Sequence[tuple[str, float]]]],
+    *,
+    most_first: bool,
+    note: str = _NOTE,
 ) -> str:
     """Return a chart of horizontal bars, on a scale from zero, the best first."""
     most = max((value for _, rows in groups for _, value in rows), default=1.0)
@@ -125,7 +147,7 @@ def bars(
             parts.append(_text(left + width + 6, y + 13, _shown(value), weight=weight))
             y += step
         y += 22
-    parts.append(_text(16, y, _NOTE, size=11, fill=_FAINT))
+    parts.append(_text(16, y, note, size=11, fill=_FAINT))
     return _svg(left + room + _VALUE, y + 16, parts)
 
 
