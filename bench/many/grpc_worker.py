@@ -13,7 +13,7 @@ from bendybus.client.aio import ServiceBusClient, ServiceBusReceiver, ServiceBus
 
 
 def serve(pipe: Connection, connection_string: str, queue: str, body: bytes) -> None:
-    """Do what the pipe says until it ends, which it also does when the parent dies."""
+    """Carry out orders until the pipe ends, which is also the case when the parent dies."""
     with contextlib.suppress(EOFError, ConnectionResetError, BrokenPipeError):
         while True:
             order: Order = pipe.recv()

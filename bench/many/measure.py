@@ -49,7 +49,7 @@ class Server:
 
 
 def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
-    """Measure the bus with so many partitions, then the brokers."""
+    """Measure the bus with 4, 1 and 16 partitions, then the brokers."""
     with peer.skipping([AMQP], emit):
         for partitions in PARTITIONS:
             here = folder / f"bus-{partitions}"

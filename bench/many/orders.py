@@ -1,4 +1,4 @@
-"""What client processes of many connections are told, and what they report. Pure."""
+"""Orders to client processes that have many connections, and their reports. Pure."""
 
 from array import array
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Final
 
 from bench import row
 
-# What the name of the queue of replies ends with.
+# The end of the name of the queue for replies.
 REPLIES: Final = "-replies"
 
 
 class Role(Enum):
-    """What each connection does, one message after the other."""
+    """The work of each connection: one message after the other."""
 
     SEND = "send"
     """Await the acceptance of each send."""
@@ -25,7 +25,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Work for a process: so many connections, for so long."""
+    """Work for a process: the number of its connections, and for how long they work."""
 
     role: Role
     connections: int
@@ -34,9 +34,9 @@ class Order:
 
 @dataclass(slots=True)
 class Report:
-    """What a process did."""
+    """The result of an order."""
 
-    # Of each message, or request, in seconds.
+    # One for each message, or request; in seconds.
     took_s: "array[float]"
     # From the first to the last.
     lasted_s: float

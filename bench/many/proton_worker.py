@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -20,7 +21,7 @@ _TICK_S: Final = 0.1
 
 
 def serve(pipe: Connection, place: Place, body: bytes) -> None:
-    """Do what the pipe says until it ends, which it also does when the parent dies."""
+    """Carry out orders until the pipe ends, which is also the case when the parent dies."""
     payload: bytes = Message(body=body, inferred=True, durable=place.durable).encode()
     with contextlib.suppress(EOFError, ConnectionResetError, BrokenPipeError):
         while True:
@@ -117,7 +118,7 @@ class _Work(Handler):  # type: ignore[misc]
         self.end(f"{condition.name}: {condition.description}" if condition else "closed")
 
 
-class _Member(Handler):  # type: ignore[misc]
+class _Member(Handler, ABC):  # type: ignore[misc]
     """A connection, with a link for each thing that it does."""
 
     links = 1
@@ -138,13 +139,13 @@ class _Member(Handler):  # type: ignore[misc]
         )
         self.attach(container)
 
+    @abstractmethod
     def attach(self, container: Any) -> None:
         """Attach the links."""
-        raise NotImplementedError
 
+    @abstractmethod
     def begin(self) -> None:
         """Start with the first message."""
-        raise NotImplementedError
 
     def sender(self, container: Any, queue: str) -> Any:
         """Return a link to send on."""

@@ -10,7 +10,7 @@ BOUNDS = (0.001, 0.25, 1.0)
 
 
 def shown(registry: CollectorRegistry) -> list[str]:
-    """Return what a scrape shows, without the moments at which series began."""
+    """Return the lines of a scrape, without the moments at which series began."""
     lines = generate_latest(registry).decode().splitlines()
     return [line for line in lines if "_created" not in line]
 

@@ -1,4 +1,4 @@
-"""Which unanswered sends say that a partition is late: its breaker then opens for all clients."""
+"""A partition is late, and its breaker opens for all clients, when it answers no send at all."""
 
 import pytest
 

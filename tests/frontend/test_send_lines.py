@@ -259,7 +259,7 @@ def test_a_line_without_waiting_sends_is_idle_only_when_all_are_answered() -> No
 
 
 def test_a_partition_remembers_batches_for_longer_than_sends_are_repeated() -> None:
-    """A repeat is known as such while its batch is remembered: one entry each, so many in all."""
+    """A partition recognises a repeat while it remembers the batch: one entry of 65,536."""
     waiting, batches, under_way = pinned(), 0, 0
     # 15,000 sends a second for two seconds, to a partition that answers within a millisecond.
     for millisecond in range(2_000):

@@ -23,7 +23,7 @@ class Call:
     """A call of a client with some time left."""
 
     def time_remaining(self) -> float:
-        """Return what is left of its time."""
+        """Return the rest of its time."""
         return 60.0
 
     async def abort_with_status(self, status: Any) -> None:
@@ -58,13 +58,20 @@ async def read() -> None:
         await asyncio.sleep(0)
 
 
+def refuse_all(bus: FrontEnd) -> None:
+    """Let a partition refuse all that came, which is one frame."""
+    [frame] = bus.frames
+    answer = send_frames.Answer(frame.frame_id, [], [], [], QuotaExceeded("full"))
+    bus.sends.answered(frame.partition, answer)
+
+
 async def test_calls_without_a_name_that_come_at_the_same_time_are_one_frame() -> None:
     bus = FrontEnd()
     calls = [started(bus, "a", b"a1", b"a2"), started(bus, "b", b"b1")]
     await read()
 
     [frame] = bus.frames
-    # What a call sends is one unit.
+    # The messages of a call are one unit.
     assert list(frame.group_sizes) == [2, 1]
     bus.answer(frame.frame_id)
 
@@ -77,11 +84,8 @@ async def test_an_age_without_a_name_says_nothing_of_the_calls_it_goes_with() ->
     calls = [started(bus, "a", b"a1", age_ms=3_000_000), started(bus, "b", b"b1")]
     await read()
 
-    [frame] = bus.frames
-    assert not frame.age_ms
-    full = QuotaExceeded("full")
-    answer = send_frames.Answer(frame.frame_id, [], [], [], full)
-    bus.sends.answered(frame.partition, answer)
+    refuse_all(bus)
+    assert not bus.frames[0].age_ms
 
     # Nothing was tried before, so a refusal is known to be one.
     for call in calls:
@@ -94,10 +98,7 @@ async def test_calls_that_fail_together_are_each_told_so() -> None:
     calls = [started(bus, client, b"1") for client in "abc"]
     await read()
 
-    [frame] = bus.frames
-    full = QuotaExceeded("full")
-    answer = send_frames.Answer(frame.frame_id, [], [], [], full)
-    bus.sends.answered(frame.partition, answer)
+    refuse_all(bus)
 
     # While the status of one is written, the next ones fail.
     for call in calls:

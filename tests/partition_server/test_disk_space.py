@@ -34,11 +34,11 @@ class Volume:
         return self.wal
 
     def written_bytes(self) -> int:
-        """Return what was written so far."""
+        """Return the bytes that were written so far."""
         return self.written
 
     def unused_bytes(self) -> int:
-        """Return what is unused in the file."""
+        """Return the unused bytes of the file."""
         return self.unused
 
     def free_bytes(self) -> int:
@@ -51,11 +51,11 @@ class Volume:
         self.reserves.append("restored")
 
     def give_up_reserve(self) -> bool:
-        """Say that there is none."""
+        """Return that there is no reserve."""
         return False
 
     def space(self) -> DiskSpace:
-        """Return what watches it."""
+        """Return a watch on this volume."""
         return DiskSpace(self, FREE_MIN, lambda: self.now_s)  # type: ignore[arg-type]
 
 

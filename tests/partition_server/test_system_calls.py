@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.requirement("R644"),
     pytest.mark.skipif(sys.platform != "linux", reason="the calls are those of Linux"),
 ]
-# What a turn makes, and why:
+# The calls of a turn, each with its reason:
 #
 #     6 fcntl       SQLite   the locks of a transaction: a backup may read the file meanwhile
 #     pwrite        SQLite   each page that changed goes into the log, its header before it

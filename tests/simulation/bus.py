@@ -323,7 +323,7 @@ class Bus(Partitions):
             else:
                 refused.append(unit)
             at = end
-        # As the client library does: what may be stored goes by the same name, the rest anew.
+        # As the client library: units that may be stored keep their name, the rest gets a new one.
         late = self.now - began >= 30_000
         for unit in (*unknown, *refused) if late else ():
             (self.unknown if unit in unknown else self.failed).update(unit.payloads)

@@ -217,7 +217,7 @@ class SendFailover:
     def lost(self, partition: int, why: str, now_ms: int) -> list[Action]:
         """Take the end of the stream to a partition: its outcomes are unknown."""
         actions: list[Action] = []
-        # What it did not answer is not under way any more.
+        # The parts without an answer are not under way any more.
         self.heard(partition, now_ms)
         for attempt in self._at(partition):
             del self._attempts[attempt.attempt_id]

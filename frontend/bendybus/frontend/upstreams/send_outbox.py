@@ -29,7 +29,7 @@ from bendybus.wire.contract_versions import SENDS_MERGED_SINCE, Metadata
 
 # Nothing waits for a larger frame.
 SMALL_BYTES: Final = 16 * 1024
-# What waits goes at once when it is so much, or as many as go in a frame.
+# The bytes of waiting frames with which they go at once, as they do when they fill a frame.
 ENOUGH_BYTES: Final = 16 * 1024
 # Nothing waits for what is under way for twice as long; most is answered within a tenth of it.
 PATIENCE_S: Final = 0.05
@@ -79,7 +79,7 @@ class SendOutbox(Outbox[partition_pb2.SendFramesRequest]):
         return request
 
     def take_next(self) -> partition_pb2.SendFramesRequest | None:
-        """Return what is written next; None when nothing waits, or it waits for an answer."""
+        """Return the next frame to write; None when none waits, or all wait for an answer."""
         if not self._merges:
             return self.take()
         if self._under_way and not self._enough():

@@ -105,7 +105,7 @@ class Outbox(Generic[RequestT]):
         return None
 
     def take_next(self) -> RequestT | None:
-        """Return what is written next; None when nothing is to be written now."""
+        """Return the next frame to write; None when no frame is to be written now."""
         return self.take()
 
     def opened(self, metadata: Metadata) -> None:

@@ -41,7 +41,7 @@ class DiskSpace:
         self._free_min_bytes = free_min_bytes
         self._full_until_s = 0.0
         self._checked_s = 0.0
-        # What the store had written then.
+        # The bytes that the store had written then.
         self._written_bytes = 0
         # When space was last given back; shrinking goes on until little is unused.
         self._shrunk_s = 0.0
@@ -83,8 +83,8 @@ class DiskSpace:
 
     def _look(self, refused: str) -> str:
         unused = self._store.unused_bytes()
-        # What the log and its next checkpoint may still take counts as used, and what may be
-        # written until the next look.
+        # The room that the log and its next checkpoint may still take counts as used, and so do
+        # the bytes that may be written until the next look.
         ahead = max(0, 2 * LOG_BYTES_MAX - self._store.wal_bytes()) + STORING_BYTES
         mark = self._free_min_bytes
         free = self._store.guard.free_bytes() + unused - ahead
