@@ -26,13 +26,13 @@ class Budget:
 
 
 BUDGETS: Final = {
-    "send": Budget(75, 262, 1_800, 14, 6.5),
+    "send": Budget(74, 260, 1_790, 14, 6.5),
     "receive": Budget(69, 270, 1_950, 19, 7.2),
-    "settle": Budget(57, 181, 1_275, 12, 6.5),
-    "publish": Budget(84, 325, 2_260, 19, 6.5),
+    "settle": Budget(56, 179, 1_265, 12, 6.5),
+    "publish": Budget(83, 323, 2_250, 19, 6.5),
     "session": Budget(95, 451, 5_250, 18, 22.0),
-    "transaction": Budget(87, 323, 2_780, 18, 13.5),
-    "forward": Budget(89, 331, 2_590, 21, 8.5),
+    "transaction": Budget(86, 321, 2_780, 18, 13.5),
+    "forward": Budget(88, 329, 2_580, 21, 8.5),
 }
 
 
