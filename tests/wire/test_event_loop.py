@@ -1,11 +1,15 @@
 """The loops of servers and of the I/O thread."""
 
 import asyncio
+import collections
 import logging
 import socket
 import sys
 import types
+from collections.abc import Callable
+from typing import Any
 
+import grpc
 import pytest
 
 from bendybus.wire import event_loop
@@ -90,31 +94,97 @@ def kind() -> type[asyncio.AbstractEventLoop]:
 
 
 class PollerCompletionQueue:
-    """As gRPC's: it is woken by a byte for each operation, and handles all of them."""
+    """As gRPC's: it is woken by a byte for each operation, and handles all of them.
 
-    def __init__(self, woken: socket.socket) -> None:
-        self._woken = woken
-        self.handled = 0
+    It fails at one of a loop that is closed, and handles nothing where another loop got the byte.
+    """
+
+    __slots__ = ("_waker", "_woken", "closed", "handled", "waiting")
+
+    def __init__(self) -> None:
+        self._woken, self._waker = socket.socketpair()
+        self._woken.setblocking(False)
+        self.waiting: collections.deque[str] = collections.deque()
+        self.handled: list[int] = []
+
+    def complete(self, *operations: str) -> None:
+        """Do what gRPC's thread does."""
+        self.waiting += operations
+        self._waker.send(b"x" * len(operations))
+
+    def bind(self) -> None:
+        """Let the running loop read."""
+        asyncio.get_running_loop().add_reader(self._woken, self._handle_events)
+
+    def close(self) -> None:
+        """Close the sockets; BlockingIOError where all bytes are read."""
+        with self._woken, self._waker:
+            self._woken.recv(1)
 
     def _handle_events(self) -> None:
         assert self._woken.recv(1)
-        self.handled += 1
+        self.handled.append(0)
+        while self.waiting:
+            if self.waiting.popleft() == "closed":
+                raise RuntimeError("Event loop is closed")
+            self.handled[-1] += 1
 
 
 @pytest.mark.requirement("R634")
 def test_all_wake_ups_of_grpc_are_read_in_one_iteration() -> None:
-    woken, waker = socket.socketpair()
-    woken.setblocking(False)
-    queue = PollerCompletionQueue(woken)
+    queue = PollerCompletionQueue()
 
     async def run() -> None:
-        asyncio.get_running_loop().add_reader(woken, queue._handle_events)
-        waker.send(b"x" * 200)
+        queue.bind()
+        queue.complete(*["ours"] * 200)
         await asyncio.sleep(0.05)
 
-    with woken, waker, asyncio.Runner(loop_factory=event_loop.factory()) as runner:
+    with asyncio.Runner(loop_factory=event_loop.factory()) as runner:
         runner.run(run())
-        with pytest.raises(BlockingIOError):
-            woken.recv(1)
+    with pytest.raises(BlockingIOError):
+        queue.close()
 
-    assert queue.handled == 1
+    assert queue.handled == [200]
+
+
+@pytest.mark.requirement("R646")
+def test_operations_behind_one_of_a_closed_loop_are_handled() -> None:
+    queue = PollerCompletionQueue()
+    failures = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        queue.bind()
+        queue.complete("ours", "closed", "closed", "ours", "ours")
+        await asyncio.sleep(0.05)
+
+    with asyncio.Runner(loop_factory=event_loop.factory()) as runner:
+        runner.run(run())
+    with pytest.raises(BlockingIOError):
+        queue.close()
+
+    assert queue.handled == [1, 0, 2]
+    assert [str(failure) for failure in failures] == ["Event loop is closed"] * 2
+
+
+@pytest.mark.requirement("R646")
+def test_of_grpcs_own_queue_the_socket_is_found_that_its_thread_writes_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = []
+
+    class Recording(asyncio.SelectorEventLoop):
+        def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
+            found.append(type(callback).__name__)
+            super().add_reader(fd, callback, *args)
+
+    async def run() -> None:
+        await grpc.aio.insecure_channel("127.0.0.1:1").close()
+
+    monkeypatch.setenv(event_loop.VARIABLE, "asyncio")
+    monkeypatch.setattr(asyncio, "new_event_loop", Recording)
+    with asyncio.Runner(loop_factory=event_loop.factory()) as runner:
+        runner.run(run())
+
+    assert "_Wakes" in found

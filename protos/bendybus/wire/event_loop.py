@@ -6,6 +6,9 @@ about a tenth off what a message of the plain loop costs; nothing depends on it.
 """
 
 import asyncio
+import contextlib
+import functools
+import gc
 import importlib
 import logging
 import os
@@ -74,8 +77,8 @@ def _waking_once(make: Factory) -> Factory:
         add_reader = loop.add_reader
 
         def add(source: Any, callback: Callable[..., Any], *given: Any) -> None:
-            if _POLLER in repr(callback):
-                callback = _Wakes(source, callback)
+            if _POLLER in repr(callback) and (waker := _waker(source, callback)) is not None:
+                callback = _Wakes(source, waker, callback)
             add_reader(source, callback, *given)
 
         loop.add_reader = add  # type: ignore[method-assign,assignment]
@@ -84,33 +87,55 @@ def _waking_once(make: Factory) -> Factory:
     return made
 
 
+def _waker(source: socket.socket, handle: Callable[..., Any]) -> socket.socket | None:
+    """Return what gRPC's thread writes its bytes to; None: as gRPC reads them, it stays."""
+    function = handle.func if isinstance(handle, functools.partial) else handle
+    sockets = [
+        held
+        for held in gc.get_referents(getattr(function, "__self__", None))
+        if isinstance(held, socket.socket) and held is not source
+    ]
+    return sockets[0] if len(sockets) == 1 else None
+
+
 class _Wakes:
     """Reads all bytes but one, which `handle` reads; it handles what they were written for.
 
     As long as there was only one, it looks at every fourth time: looking costs a few microseconds.
+    Where `handle` fails, operations may be left: another loop got the last byte, or one of them
+    was of a loop that is closed. The bytes then go back, or those operations would wait for the
+    next one of the process.
     """
 
-    __slots__ = ("_handle", "_skip", "_source")
+    __slots__ = ("_handle", "_skip", "_source", "_waker")
 
-    def __init__(self, source: socket.socket, handle: Callable[..., Any]) -> None:
+    def __init__(
+        self, source: socket.socket, waker: socket.socket, handle: Callable[..., Any]
+    ) -> None:
         self._source = source
+        self._waker = waker
         self._handle = handle
         self._skip = 0
 
     def __call__(self, *given: Any) -> None:
         if self._skip:
             self._skip -= 1
-        else:
-            try:
-                waiting = len(self._source.recv(_WAKES_MAX, socket.MSG_PEEK))
-                if waiting > 1:
-                    self._source.recv(waiting - 1)
-                else:
-                    self._skip = 3
-            except BlockingIOError:
-                # Another loop of the process has read them.
-                pass
-        self._handle(*given)
+            self._handle(*given)
+            return
+        read = b""
+        try:
+            waiting = len(self._source.recv(_WAKES_MAX, socket.MSG_PEEK))
+            if waiting > 1:
+                read = self._source.recv(waiting - 1)
+            else:
+                self._skip = 3
+            self._handle(*given)
+        except BaseException:
+            if read:
+                # Where the socket is full again, there are bytes enough.
+                with contextlib.suppress(BlockingIOError):
+                    self._waker.send(read, socket.MSG_DONTWAIT)
+            raise
 
     def __repr__(self) -> str:
         # `keep_lost_races_out_of_logs` looks for it.
