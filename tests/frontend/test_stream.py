@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 from bendybus.frontend.upstreams import stream
-from bendybus.frontend.upstreams.stream import Lane, MergingOutbox, PartitionStream
+from bendybus.frontend.upstreams.deliver_outbox import DeliverOutbox
+from bendybus.frontend.upstreams.stream import Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.wire import frame_forms
 
@@ -295,7 +296,7 @@ def settle(settle_id: int, size: int = 16) -> partition_pb2.DeliverFramesRequest
 
 async def written(call: FakeCall, *requests: tuple[Any, Lane]) -> list[Any]:
     """Return the frames that are written of requests that wait at the same time."""
-    pump = PartitionStream[Any, Any](lambda: None, outbox=MergingOutbox)
+    pump = PartitionStream[Any, Any](lambda: None, outbox=DeliverOutbox)
     call.taking.clear()
     running = asyncio.ensure_future(pump.run(call, lambda response: None))
     await settle_down()

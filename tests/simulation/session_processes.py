@@ -19,7 +19,8 @@ from bendybus.frontend.core.sessions import SessionDispatcher
 from bendybus.frontend.core.settle import SettleDispatcher
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.upstreams import deliver_frames as sent_frames
-from bendybus.frontend.upstreams.stream import Ending, Lane, MergingOutbox, PartitionStream
+from bendybus.frontend.upstreams.deliver_outbox import DeliverOutbox
+from bendybus.frontend.upstreams.stream import Ending, Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.service import frames
 from bendybus.partition_server.state.commands import Command, StreamEnded
@@ -166,7 +167,7 @@ class Way:
         self._world = world
         self._front_end = front_end
         self._stream: PartitionStream[Any, Any] = PartitionStream(
-            self._changed, lambda: front_end.deliver_stream_moving(index), outbox=MergingOutbox
+            self._changed, lambda: front_end.deliver_stream_moving(index), outbox=DeliverOutbox
         )
         self._open = False
         self.call: Call | None = None

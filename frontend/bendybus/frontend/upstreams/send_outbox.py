@@ -15,14 +15,11 @@ behind much of its own entity may be under way for seconds.
 It is the same with large frames: they gain nothing by company. Frames of one entity stay in order.
 """
 
-import asyncio
-from collections.abc import Callable
-from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.frontend.upstreams.stream import Lane, Outbox
+from bendybus.frontend.upstreams.stream import Lane, Later, PatientOutbox, later_on_loop
 from bendybus.internal.v1 import partition_pb2
 from bendybus.wire import contract_versions, frame_forms
 from bendybus.wire.contract_versions import SENDS_MERGED_SINCE, Metadata
@@ -33,7 +30,6 @@ SMALL_BYTES: Final = 16 * 1024
 ENOUGH_BYTES: Final = 16 * 1024
 # Nothing waits for what is under way for twice as long; most is answered within a tenth of it.
 PATIENCE_S: Final = 0.05
-Later = Callable[[float, Callable[[], None]], Any]
 
 
 def lane_of(entity: Entity) -> Lane:
@@ -41,22 +37,17 @@ def lane_of(entity: Entity) -> Lane:
     return Lane.FLOW if entity.kind is EntityKind.TOPIC else Lane.WORK
 
 
-def _later(delay_s: float, do: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_later(delay_s, do)
+class SendOutbox(PatientOutbox[partition_pb2.SendFramesRequest]):
+    """See the module."""
 
+    patience_s = PATIENCE_S
 
-class SendOutbox(Outbox[partition_pb2.SendFramesRequest]):
-    """See the module. `later` calls something after some seconds."""
-
-    def __init__(self, later: Later = _later) -> None:
-        super().__init__()
-        self._later = later
-        self._timed = False
+    def __init__(self, later: Later = later_on_loop) -> None:
+        super().__init__(later)
         self._merges = False
         self._waiting_bytes = 0
-        # By frame id: small ones for queues that wait, and that are under way.
+        # By frame id: small ones for queues that wait.
         self._small: set[int] = set()
-        self._under_way: set[int] = set()
 
     def put(self, request: partition_pb2.SendFramesRequest, lane: Lane) -> bool:
         """Add a frame; False, and it is not added, when the lane is full."""
@@ -98,19 +89,6 @@ class SendOutbox(Outbox[partition_pb2.SendFramesRequest]):
             or self.waiting(Lane.WORK) >= frame_forms.PARTS_MAX
             or self.waiting(Lane.FLOW) > 0
         )
-
-    def _limit_wait(self) -> None:
-        """Let nothing wait any more for what is under way now and is not answered in time."""
-        if not self._timed:
-            self._timed = True
-            under_way = frozenset(self._under_way)
-            self._later(PATIENCE_S, lambda: self._give_up(under_way))
-
-    def _give_up(self, under_way: AbstractSet[int]) -> None:
-        self._timed = False
-        self._under_way -= under_way
-        # The writer goes on, or waits for what went since then.
-        self.wake.set()
 
     def opened(self, metadata: Metadata) -> None:
         """Take note of the partition's version as the stream opens."""

@@ -4,11 +4,12 @@
            are refused when the lane is long; what follows from an ask that was taken never is:
            there is one withdrawal per ask, no more deliveries and releases than messages that were
            reserved, and no more releases of clients than their streams may have under way.
-           Also sends to topics: bounded (see `send_outbox`).
+           Also sends to topics: bounded.
     RENEW  renewals of locks: bounded
     WORK   sends or settlements: bounded; a caller that fills it waits for `room`, or goes elsewhere
 
-The writer serves the lanes in turn, so that none waits for another one to become empty.
+The writer serves the lanes in turn, so that none waits for another one to become empty. What goes
+together, and what waits for that, is in `send_outbox` and `deliver_outbox`.
 
 A stream is moved without a loss, because of new certificates or because the partition asks for it:
 what was put in so far is written, the stream is half-closed, the partition answers what it owes and
@@ -19,6 +20,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -26,7 +28,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from bendybus.wire import frame_forms
 from bendybus.wire.contract_versions import Metadata
 
 logger = logging.getLogger(__name__)
@@ -61,8 +62,14 @@ class Answer(Protocol):
     moving: bool
 
 
+Later = Callable[[float, Callable[[], None]], Any]
 RequestT = TypeVar("RequestT", bound=Message)
 AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+def later_on_loop(delay_s: float, do: Callable[[], None]) -> None:
+    """Call something after some seconds."""
+    asyncio.get_running_loop().call_later(delay_s, do)
 
 
 class Outbox(Generic[RequestT]):
@@ -77,17 +84,18 @@ class Outbox(Generic[RequestT]):
 
     def put(self, request: RequestT, lane: Lane) -> bool:
         """Add a frame; False, and it is not added, when the lane is full."""
-        frames = self._lanes[lane]
-        if len(frames) >= FRAMES_MAX[lane]:
+        if len(self._lanes[lane]) >= FRAMES_MAX[lane]:
             return False
-        frames.append(request)
-        self.wake.set()
+        self._add(request, lane)
         return True
+
+    def _add(self, request: RequestT, lane: Lane) -> None:
+        self._lanes[lane].append(request)
+        self.wake.set()
 
     def put_always(self, request: RequestT) -> None:
         """Add a frame that follows from an ask to the lane FLOW."""
-        self._lanes[Lane.FLOW].append(request)
-        self.wake.set()
+        self._add(request, Lane.FLOW)
 
     def take(self, bytes_max: int | None = None) -> RequestT | None:
         """Return the next frame, of one lane after the other; None when there is none.
@@ -128,13 +136,33 @@ class Outbox(Generic[RequestT]):
         return len(self._lanes[lane])
 
 
-class MergingOutbox(Outbox[RequestT]):
-    """Frames that wait are written as one."""
+class PatientOutbox(Outbox[RequestT]):
+    """An outbox whose frames may wait for the answers to others, for a time that is limited.
 
-    def take_next(self) -> RequestT | None:
-        """Return the next frame with those that may go with it."""
-        first = self.take()
-        return None if first is None else frame_forms.merged(first, self.take)
+    `later` calls something after some seconds.
+    """
+
+    patience_s: float
+
+    def __init__(self, later: Later = later_on_loop) -> None:
+        super().__init__()
+        self._later = later
+        self._timed = False
+        # The ids of those that others wait for.
+        self._under_way: set[int] = set()
+
+    def _limit_wait(self) -> None:
+        """Let nothing wait any more for what is under way now and is not answered in time."""
+        if not self._timed:
+            self._timed = True
+            under_way = frozenset(self._under_way)
+            self._later(self.patience_s, lambda: self._give_up(under_way))
+
+    def _give_up(self, under_way: AbstractSet[int]) -> None:
+        self._timed = False
+        self._under_way -= under_way
+        # The writer goes on, or waits for what went since then.
+        self.wake.set()
 
 
 class PartitionStream(Generic[RequestT, AnswerT]):

@@ -25,9 +25,10 @@ from bendybus.domain.errors import InvalidOperation
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams import deliver_frames, send_frames
 from bendybus.frontend.upstreams.breaker import Breaker
+from bendybus.frontend.upstreams.deliver_outbox import DeliverOutbox
 from bendybus.frontend.upstreams.echo_probe import EchoLate, EchoProbe
 from bendybus.frontend.upstreams.send_outbox import SendOutbox
-from bendybus.frontend.upstreams.stream import Ending, Lane, MergingOutbox, PartitionStream
+from bendybus.frontend.upstreams.stream import Ending, Lane, PartitionStream
 from bendybus.frontend.upstreams.stream import why as why_ended
 from bendybus.internal.v1 import (
     entity_pb2_grpc,
@@ -116,7 +117,7 @@ class Upstream:
         # Takes frames to store; their answers come to `listener.sent`.
         self.sends: _SendStream = PartitionStream(self._show, outbox=SendOutbox)
         self._delivers: _DeliverStream = PartitionStream(
-            self._show, lambda: listener.deliver_stream_moving(partition), outbox=MergingOutbox
+            self._show, lambda: listener.deliver_stream_moving(partition), outbox=DeliverOutbox
         )
         self._wake = asyncio.Event()
         self._renewed = asyncio.Event()
