@@ -108,7 +108,7 @@ class PollerCompletionQueue:
         self.handled: list[int] = []
 
     def complete(self, *operations: str) -> None:
-        """Do what gRPC's thread does."""
+        """Complete operations, as gRPC's thread does."""
         self.waiting += operations
         self._waker.send(b"x" * len(operations))
 

@@ -27,10 +27,10 @@ class Budget:
 
 BUDGETS: Final = {
     "send": Budget(74, 260, 1_790, 14, 6.5),
-    "receive": Budget(69, 270, 1_950, 19, 7.2),
-    "settle": Budget(56, 179, 1_265, 12, 6.5),
+    "receive": Budget(69, 272, 1_950, 19, 7.2),
+    "settle": Budget(57, 185, 1_280, 12, 6.5),
     "publish": Budget(83, 323, 2_250, 19, 6.5),
-    "session": Budget(95, 451, 5_250, 18, 22.0),
+    "session": Budget(96, 455, 5_290, 18, 22.0),
     "transaction": Budget(86, 321, 2_780, 18, 13.5),
     "forward": Budget(88, 329, 2_580, 21, 8.5),
 }

@@ -88,7 +88,7 @@ def _waking_once(make: Factory) -> Factory:
 
 
 def _waker(source: socket.socket, handle: Callable[..., Any]) -> socket.socket | None:
-    """Return what gRPC's thread writes its bytes to; None: as gRPC reads them, it stays."""
+    """Return the socket that gRPC's thread writes its bytes to; None if it is not found."""
     function = handle.func if isinstance(handle, functools.partial) else handle
     sockets = [
         held

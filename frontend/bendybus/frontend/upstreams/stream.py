@@ -8,8 +8,8 @@
     RENEW  renewals of locks: bounded
     WORK   sends or settlements: bounded; a caller that fills it waits for `room`, or goes elsewhere
 
-The writer serves the lanes in turn, so that none waits for another one to become empty. What goes
-together, and what waits for that, is in `send_outbox` and `deliver_outbox`.
+The writer serves the lanes in turn, so that none waits for another one to become empty.
+`send_outbox` and `deliver_outbox` decide which frames are written together, and which ones wait.
 
 A stream is moved without a loss, because of new certificates or because the partition asks for it:
 what was put in so far is written, the stream is half-closed, the partition answers what it owes and
