@@ -85,6 +85,8 @@ class Board:
 
 
 def _text(part: Frame) -> str:
+    if part.HasField("close_session"):
+        return "close"
     if part.HasField("settle"):
         return f"s{part.settle.settle_id}"
     if part.HasField("deliver"):
@@ -184,6 +186,21 @@ def test_a_frame_that_is_full_waits_for_nothing(board: Board) -> None:
 
     assert board.outbox.wake.is_set()
     assert len(board.written()[0].split()) == frame_forms.PARTS_MAX
+
+
+@pytest.mark.parametrize("others", [0, 1, 5, 70])
+def test_a_session_is_closed_behind_its_settlements(board: Board, others: int) -> None:
+    board.settle(*range(100, 100 + others))
+    board.written()
+    # Those of other receivers wait, and then the one of the session, whose client closes it.
+    board.settle(*range(200, 200 + others))
+    board.settle(2)
+    written = board.written()
+    board.outbox.put_always(deliver_frames.close_session(3, 9, b"t" * TOKEN_BYTES, "q"))
+
+    assert board.outbox.wake.is_set()
+    parts = " ".join([*written, *board.written()]).split()
+    assert parts.index("s2") < parts.index("close")
 
 
 def test_a_delivery_alone_is_told_in_time(board: Board) -> None:

@@ -12,6 +12,7 @@ a client alone waits for nothing, and has its delivery with it.
 
 All others, in the lanes FLOW and RENEW, go at once: an ask that waits costs receivers more time
 than it saves. Deliveries that delete, and those of sessions, are answered, so they go at once, too.
+A session is closed behind the settlements that were put in before, in the lane WORK, and at once.
 """
 
 from collections import deque
@@ -43,6 +44,11 @@ class DeliverOutbox(PatientOutbox[partition_pb2.DeliverFramesRequest]):
 
     def put_always(self, request: partition_pb2.DeliverFramesRequest) -> None:
         """Add a frame that follows from an ask."""
+        if request.HasField("close_session"):
+            # Behind the settlements of its receiver: they would find no lock any more.
+            self._lanes[Lane.WORK].append(request)
+            self._go()
+            return
         if not request.HasField("deliver") or request.deliver.deliver_id:
             super().put_always(request)
             return
