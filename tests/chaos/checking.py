@@ -10,7 +10,8 @@ Rules, by the name under which a violation is reported:
                 a lock of its own, by a call that began after it. A delivery that was held on its
                 way for longer than a lock lasts comes later, and is not meant
     stale       handed over when its lock had ended, by the machine's clock: another receiver may
-                have completed it meanwhile
+                have completed it meanwhile. Time in which the load stood still itself, as it does
+                for seconds with hundreds of senders, is its own
     refused     a definite failure was reported, and the message was delivered all the same
     doubled     one message, sent by one call, has two numbers in one place
     early       delivered before it was due
@@ -51,15 +52,20 @@ STALE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Excuses:
-    """What the bus itself owned up to.
+    """What the bus itself owned up to, and what the load did.
 
     `possible_duplicates`: the messages of which it told their senders that they may be stored
     twice. `takes_lost`: how many messages of receive-and-delete may be lost, because a fault hit
-    calls under way.
+    calls under way. `stalls`: from when to when the load stood still.
     """
 
     possible_duplicates: frozenset[str] = frozenset()
     takes_lost: int = 0
+    stalls: Sequence[tuple[float, float]] = ()
+
+    def stood_still_s(self, from_s: float, to_s: float) -> float:
+        """Return for how long of that time the load stood still."""
+        return sum(max(0.0, min(to_s, end) - max(from_s, begin)) for begin, end in self.stalls)
 
 
 def check(operations: Sequence[Operation], excuses: Excuses = Excuses()) -> list[Violation]:
@@ -68,7 +74,7 @@ def check(operations: Sequence[Operation], excuses: Excuses = Excuses()) -> list
     found: list[Violation] = []
     found += _lost(facts, excuses)
     found += _returned(facts)
-    found += _stale(facts)
+    found += _stale(facts, excuses)
     found += _refused(facts)
     found += _doubled(facts, excuses)
     found += _early(facts)
@@ -156,13 +162,14 @@ def _returned(facts: _Facts) -> list[Violation]:
     return found
 
 
-def _stale(facts: _Facts) -> list[Violation]:
+def _stale(facts: _Facts, excuses: Excuses) -> list[Violation]:
     found = []
     for each in facts.operations:
         if each.kind is not Kind.RECEIVE or each.outcome is not Outcome.OK:
             continue
         for item in each.items:
             late_s = each.ended_s - item.locked_s - LOCK_S
+            late_s -= excuses.stood_still_s(item.locked_s, each.ended_s)
             if item.locked_s and late_s > STALE_S:
                 text = f"given to {each.task} {late_s:.1f} s after the end of its lock"
                 found.append(Violation("stale", item.body, item.number, text))

@@ -1,5 +1,6 @@
 """What was done to the bus, as its clients saw it: operations with times and outcomes."""
 
+import asyncio
 import dataclasses
 import json
 import threading
@@ -14,6 +15,8 @@ from bendybus.client import exceptions
 
 # The lock duration of every queue and subscription of a run.
 LOCK_S: Final = 5
+# How often the load looks whether it stands still itself.
+WATCH_S: Final = 0.1
 
 
 class Outcome(StrEnum):
@@ -106,6 +109,16 @@ class History:
         self._lock = threading.Lock()
         self.operations: list[Operation] = []
         self.faults: list[Fault] = []
+        # When the program that calls the bus stood still itself: from, to.
+        self.stalls: list[tuple[float, float]] = []
+
+    async def watch(self) -> None:
+        """Record when this loop stands still, until cancelled."""
+        while True:
+            began_s = time.time()
+            await asyncio.sleep(WATCH_S)
+            if time.time() - began_s > 2 * WATCH_S:
+                self.stalls.append((began_s + WATCH_S, time.time()))
 
     def add(
         self,

@@ -52,6 +52,8 @@ class Report:
     took_s: float
     # How often rules of leases were judged.
     judged: Counter[str]
+    # For how long the load stood still itself.
+    stalled_s: float = 0.0
 
 
 def run(
@@ -75,14 +77,18 @@ def run(
         cluster.end()
         sdk_leftovers.collect()
     # At most once: what a broken call was to bring is gone, and cannot be counted from outside.
-    excuses = Excuses(doubles, takes_lost=1_000_000 if history.faults else 0)
+    takes_lost = 1_000_000 if history.faults else 0
+    excuses = Excuses(doubles, takes_lost, history.stalls)
     violations = stuck + counted + checking.check(history.operations, excuses)
     unfair, judged = lease_checking.check(history.operations, history.faults)
     violations += unfair
     outcomes = Counter(f"{each.kind} {each.outcome}" for each in history.operations)
     faults = sum(not each.over for each in history.faults)
     took_s = time.monotonic() - began
-    report = Report(seed, faults, dict(outcomes), len(doubles), violations, took_s, judged)
+    report = Report(
+        *(seed, faults, dict(outcomes), len(doubles), violations, took_s, judged),
+        stalled_s=excuses.stood_still_s(0.0, time.time()),
+    )
     return report, history
 
 
@@ -138,9 +144,11 @@ async def _lead(
         async with asyncio.TaskGroup() as tasks:
             for load in loads:
                 tasks.create_task(load.run(), name=load.name)
+            watching = tasks.create_task(history.watch())
             breaking.start()
             await asyncio.sleep(lasts_s)
             await asyncio.to_thread(breaking.join)
+            watching.cancel()
             for load in loads:
                 load.stop.set()
         stuck = await _drain(cluster, loads, history)
@@ -267,5 +275,7 @@ def summary(report: Report) -> str:
     return (
         f"seed {report.seed}: {report.faults} faults, {calls} calls, sends "
         + ", ".join(f"{count} {outcome}" for outcome, count in sends.items())
-        + f", {report.possible_duplicates} possible duplicates, {report.took_s:.0f} s: {told}"
+        + f", {report.possible_duplicates} possible duplicates, {report.took_s:.0f} s"
+        + (f", the load stood still for {report.stalled_s:.0f} s" if report.stalled_s > 1 else "")
+        + f": {told}"
     )

@@ -159,6 +159,15 @@ def test_each_rule_catches_what_breaks_it(rule: str, broken: list[Operation]) ->
     assert rules(broken) == [rule]
 
 
+def test_what_the_load_held_up_itself_is_not_stale() -> None:
+    given = replace(GIVEN, began_s=20.0, ended_s=20.1, items=(replace(A1, locked_s=13.0),))
+    history = [SENT, given, replace(DONE, began_s=21.0, ended_s=21.1)]
+
+    assert rules(history, stalls=[(14.0, 15.5)]) == []
+    # Before the lock began, after the message was given, or for too short a time.
+    assert rules(history, stalls=[(0.0, 13.5), (20.0, 30.0)]) == ["stale"]
+
+
 @pytest.mark.parametrize("second", [number(0, 3), number(1, 9)], ids=["lower", "elsewhere"])
 def test_messages_of_a_key_keep_their_order_and_their_partition(second: int) -> None:
     later, earlier = Item("b", second), Item("a", number(0, 5))
