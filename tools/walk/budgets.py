@@ -27,7 +27,7 @@ class Budget:
 
 BUDGETS: Final = {
     "send": Budget(74, 260, 1_790, 14, 6.5),
-    "receive": Budget(69, 272, 1_950, 19, 7.2),
+    "receive": Budget(69, 274, 1_950, 19, 7.2),
     "settle": Budget(57, 185, 1_280, 12, 6.5),
     "publish": Budget(83, 323, 2_250, 19, 6.5),
     "session": Budget(96, 455, 5_290, 18, 22.0),

@@ -6,9 +6,10 @@ of frames go with the next one of any other kind, and otherwise wait:
     settlements   while others are under way: then those of all receivers go together
     deliveries    for a settlement or anything else; the messages of all receivers are one part
 
-A partition does not answer deliveries, and has to know of one only before its stream ends. It is
-told before the settlement of the same message, as deliveries come first in a frame. A settlement of
-a client alone waits for nothing, and has its delivery with it.
+A partition does not answer deliveries. It has to know of one before its stream ends, or the lock of
+the message ends with that: so a delivery waits for `DELIVERY_S` at most. It is told before the
+settlement of the same message, as deliveries come first in a frame. A settlement of a client alone
+waits for nothing, and has its delivery with it, if that has not gone before.
 
 All others, in the lanes FLOW and RENEW, go at once: an ask that waits costs receivers more time
 than it saves. Deliveries that delete, and those of sessions, are answered, so they go at once, too.
@@ -24,8 +25,10 @@ from bendybus.frontend.upstreams.stream import Lane, Later, PatientOutbox, later
 from bendybus.internal.v1 import partition_pb2
 from bendybus.wire import frame_forms
 
-# Nothing waits for twice as long. Most settlements are answered within a fifth of it.
+# No settlement waits for twice as long. Most are answered within a fifth of it.
 PATIENCE_S: Final = 0.01
+# How long a delivery waits: its lock ends with the front end until the partition knows of it.
+DELIVERY_S: Final = 0.002
 _TOKENS_BYTES_MAX: Final = bounds.TOKENS_A_FRAME_MAX * lock_token.TOKEN_BYTES
 
 
@@ -41,6 +44,7 @@ class DeliverOutbox(PatientOutbox[partition_pb2.DeliverFramesRequest]):
         # Deliveries that wait, and the bytes of their lock tokens.
         self._delivered: deque[partition_pb2.DeliverFramesRequest] = deque()
         self._delivered_bytes = 0
+        self._delivery_timed = False
 
     def put_always(self, request: partition_pb2.DeliverFramesRequest) -> None:
         """Add a frame that follows from an ask."""
@@ -56,8 +60,9 @@ class DeliverOutbox(PatientOutbox[partition_pb2.DeliverFramesRequest]):
         self._delivered_bytes += len(request.deliver.lock_tokens)
         if self._delivered_bytes >= _TOKENS_BYTES_MAX:
             self._go()
-        else:
-            self._limit_wait()
+        elif not self._delivery_timed:
+            self._delivery_timed = True
+            self._later(DELIVERY_S, self._tell)
 
     def _add(self, request: partition_pb2.DeliverFramesRequest, lane: Lane) -> None:
         self._lanes[lane].append(request)
@@ -69,6 +74,12 @@ class DeliverOutbox(PatientOutbox[partition_pb2.DeliverFramesRequest]):
     def _go(self) -> None:
         self._urgent = True
         self.wake.set()
+
+    def _tell(self) -> None:
+        """Let the partition know of deliveries now."""
+        self._delivery_timed = False
+        if self._delivered:
+            self._go()
 
     def _settlements_wait(self) -> bool:
         return bool(self._under_way) and self.waiting(Lane.WORK) < frame_forms.PARTS_MAX
@@ -116,7 +127,9 @@ class DeliverOutbox(PatientOutbox[partition_pb2.DeliverFramesRequest]):
 
     def _give_up(self, under_way: AbstractSet[int]) -> None:
         super()._give_up(under_way)
-        if self._delivered or (self.waiting(Lane.WORK) and not self._under_way):
-            self._go()
-        elif self.waiting(Lane.WORK):
+        if not self.waiting(Lane.WORK):
+            return
+        if self._under_way:
             self._limit_wait()
+        else:
+            self._go()
