@@ -52,7 +52,7 @@ STALE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Excuses:
-    """What the bus itself owned up to, and what the load did.
+    """Faults that the bus itself reported, and stalls of the load.
 
     `possible_duplicates`: the messages of which it told their senders that they may be stored
     twice. `takes_lost`: how many messages of receive-and-delete may be lost, because a fault hit

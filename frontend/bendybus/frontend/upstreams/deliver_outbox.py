@@ -6,9 +6,9 @@ of frames go with the next one of any other kind, and otherwise wait:
     settlements   while others are under way: then those of all receivers go together
     deliveries    for a settlement or anything else; the messages of all receivers are one part
 
-A partition does not answer deliveries. It has to know of one before its stream ends, or the lock of
-the message ends with that: so a delivery waits for `DELIVERY_S` at most. It is told before the
-settlement of the same message, as deliveries come first in a frame. A settlement of a client alone
+A partition does not answer deliveries. It has to read one before its stream ends, or the lock of
+the message ends with that: so a delivery waits for `DELIVERY_S` at most. Deliveries come first in a
+frame, so that one is read before the settlement of the same message. A settlement of a client alone
 waits for nothing, and has its delivery with it, if that has not gone before.
 
 All others, in the lanes FLOW and RENEW, go at once: an ask that waits costs receivers more time
