@@ -1,8 +1,8 @@
 """`python -m tools.walk [--idle=60] [--list=WALK]`: the walks of the bus, and their budgets.
 
-Prints each walk's files and functions by room, and beside them lines executed, call depth and
-hand-overs between threads; the exit code is 1 if one is beyond its budget. `--list` prints the
-functions of one walk, by process, in the order of their first calls.
+Prints each walk's files and functions by room, and beside them the lines executed in them, call
+depth and hand-overs between threads; the exit code is 1 if one is beyond its budget. `--list`
+prints the functions of one walk, by process, in the order of their first calls.
 """
 
 import argparse

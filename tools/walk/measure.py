@@ -32,8 +32,8 @@ Function = tuple[str, str]
 class Trace:
     """What ran in one process from one look to the next."""
 
-    functions: tuple[Function, ...]
-    lines: int
+    # With the lines of each that were executed, in the order of their first calls.
+    functions: dict[Function, int]
     depth: int
     hand_overs: int
 
@@ -45,7 +45,7 @@ class Walk:
     name: str
     # By process ("client", "front end", "partitions"), in the order of their first calls.
     functions: dict[str, tuple[Function, ...]]
-    # Of one run.
+    # Of one run, in these functions. How often the others run changes with the machine's speed.
     lines: float
     depth: int
     hand_overs: float
@@ -87,7 +87,7 @@ def walking(
             _perform(application, f"{name} walk {RUNS}")
             time.sleep(_TAIL_S)
             idle_share = (time.monotonic() - began) / idle_s
-            walked = _walk(name, tracer.look(), idle, idle_share)
+            walked = walk_of(name, tracer.look(), idle, idle_share)
             _perform(application, f"{name} clean {RUNS}")
             return walked
 
@@ -177,8 +177,11 @@ class _Tracer:
                 raise RuntimeError(f"walk: process {pid} did not write its trace")
             time.sleep(0.01)
         facts = json.loads(path.read_text(encoding="utf-8"))
-        functions = tuple(dict.fromkeys((_short(file), name) for file, name in facts["functions"]))
-        return Trace(functions, facts["lines"], facts["depth"], facts["hand_overs"])
+        functions: dict[Function, int] = {}
+        for file, name, lines in facts["functions"]:
+            function = _short(file), name
+            functions[function] = functions.get(function, 0) + lines
+        return Trace(functions, facts["depth"], facts["hand_overs"])
 
 
 def _short(file: str) -> str:
@@ -187,28 +190,34 @@ def _short(file: str) -> str:
 
 
 def _joined(traces: Sequence[Trace]) -> Trace:
+    functions: dict[Function, int] = {}
+    for trace in traces:
+        for function, lines in trace.functions.items():
+            functions[function] = functions.get(function, 0) + lines
     return Trace(
-        tuple(dict.fromkeys(chain.from_iterable(each.functions for each in traces))),
-        sum(each.lines for each in traces),
+        functions,
         max(each.depth for each in traces),
         sum(each.hand_overs for each in traces),
     )
 
 
-def _without(walked: Trace, idle: Trace) -> tuple[Function, ...]:
-    known = frozenset(idle.functions)
-    return tuple(each for each in walked.functions if each not in known)
+def _without(walked: Trace, idle: Trace) -> dict[Function, int]:
+    return {
+        function: lines
+        for function, lines in walked.functions.items()
+        if function not in idle.functions
+    }
 
 
-def _walk(name: str, walked: dict[str, Trace], idle: dict[str, Trace], idle_share: float) -> Walk:
-    def each_run(figure: Callable[[Trace], int]) -> float:
-        busy = sum(figure(each) for each in walked.values())
-        return (busy - sum(figure(each) for each in idle.values()) * idle_share) / RUNS
-
+def walk_of(name: str, walked: dict[str, Trace], idle: dict[str, Trace], idle_share: float) -> Walk:
+    """Return what `walked` has that `idle` has not, by role; `idle_share` of idling is in both."""
+    own = {role: _without(trace, idle[role]) for role, trace in walked.items()}
+    hand_overs = sum(each.hand_overs for each in walked.values())
+    hand_overs_of_idling = sum(each.hand_overs for each in idle.values()) * idle_share
     return Walk(
         name,
-        {role: _without(trace, idle[role]) for role, trace in walked.items()},
-        lines=each_run(lambda trace: trace.lines),
+        {role: tuple(functions) for role, functions in own.items()},
+        lines=sum(chain.from_iterable(each.values() for each in own.values())) / RUNS,
         depth=max(trace.depth for trace in walked.values()),
-        hand_overs=each_run(lambda trace: trace.hand_overs),
+        hand_overs=(hand_overs - hand_overs_of_idling) / RUNS,
     )

@@ -3,8 +3,8 @@
 Python imports a module of this name before anything else. SIGUSR2 writes what ran since the last
 one into the folder that BENDYBUS_WALK names, as PID-N.json, and begins anew:
 
-    functions   [file, qualified name] in the order of their first calls, the product's only
-    lines       how many of its lines were executed
+    functions   [file, qualified name, lines of it that were executed] in the order of their first
+                calls, the product's only
     depth       the most of its functions that were on one stack
     hand_overs  how often it went on in another thread than before
 """
@@ -32,7 +32,8 @@ class Tracer:
 
     def _begin(self) -> None:
         self._seen: dict[CodeType, None] = {}
-        self._lines = self._depth = self._hand_overs = 0
+        self._lines: dict[CodeType, int] = {}
+        self._depth = self._hand_overs = 0
         self._thread = 0
 
     def look(self, *_: object) -> None:
@@ -41,8 +42,9 @@ class Tracer:
         self._begin()
         facts = {
             "program": sys.orig_argv[1:4],
-            "functions": [(code.co_filename, code.co_qualname) for code in list(seen)],
-            "lines": lines,
+            "functions": [
+                (code.co_filename, code.co_qualname, lines.get(code, 0)) for code in list(seen)
+            ],
             "depth": depth,
             "hand_overs": hand_overs,
         }
@@ -76,8 +78,8 @@ class Tracer:
             frame = frame.f_back
         return stacked
 
-    def _line(self, _: FrameType, event: str, __: Any) -> Any:
-        self._lines += event == "line"
+    def _line(self, frame: FrameType, event: str, _: Any) -> Any:
+        self._lines[frame.f_code] = self._lines.get(frame.f_code, 0) + (event == "line")
         return self._line
 
 
