@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain.errors import OutcomeUnknown
+from bendybus.frontend.core import repeated_sends
 from bendybus.frontend.upstreams.send_outbox import ENOUGH_BYTES, SMALL_BYTES, SendOutbox
 from bendybus.frontend.upstreams.stream import Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
 from bendybus.wire import frame_forms
 from bendybus.wire.contract_versions import FRONT_END, SENDS_MERGED_SINCE
-from tests.frontend.test_stream import FakeCall
+from tests.frontend.shared_bus import FrontEnd
+from tests.frontend.test_stream import FakeCall, settle_down
 
 pytestmark = pytest.mark.requirement("R642")
 
@@ -235,3 +238,29 @@ def test_no_timer_runs_while_nothing_waits() -> None:
         board.written()
 
     assert board.timers == []
+
+
+async def test_repeats_of_what_was_shared_and_lost_share_frames_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(repeated_sends, "PAUSE_S", 0.0)
+    front_end, board = FrontEnd(), Board()
+    sent = [front_end.send(f"client {number}", f"body {number}") for number in range(40)]
+    await settle_down()
+    lost = front_end.frames
+    for one in lost:
+        units = range(len(one.batch.messages))
+        front_end.answer(one.frame_id, dict.fromkeys(units, OutcomeUnknown("lost")))
+    await settle_down()
+    repeats = front_end.frames[len(lost) :]
+
+    for one in repeats:
+        assert board.outbox.put(one, Lane.WORK)
+        written = board.written()
+        assert len(written) == (one is repeats[0])
+    board.answer(repeats[0].frame_id)
+
+    assert board.written() == [[one.frame_id for one in repeats[1:]]]
+    for one in repeats:
+        front_end.answer(one.frame_id)
+    assert len({number for each in sent for number in each.numbers}) == len(sent)
