@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,10 +35,11 @@ def main() -> int:
     chosen = _arguments()
     console = screen if screen.is_terminal else Console(highlight=False, width=WIDTH)
     began, moment = time.monotonic(), datetime.now(UTC)
-    rows: list[Row] = []
+    sections: dict[str, list[Row]] = {name: [] for name in chosen.only or SECTIONS}
     options = ["--quick"] if chosen.quick else []
     options += [f"--amqp-seconds={chosen.amqp_seconds}"] if chosen.amqp_seconds else []
-    broken = {name: why for name in chosen.only or SECTIONS if (why := _run(name, options, rows))}
+    broken = {name: why for name, rows in sections.items() if (why := _run(name, options, rows))}
+    rows = list(chain.from_iterable(sections.values()))
     found = marks.judge(rows)
     console.print(report.figures(rows))
     console.print(report.verdicts(found))
@@ -48,7 +50,9 @@ def main() -> int:
     facts = {
         "machine": machine,
         "quick": chosen.quick,
-        "rows": [row.to_json() for row in rows],
+        "rows": [
+            {"section": name, **row.to_json()} for name, rows in sections.items() for row in rows
+        ],
         "marks": [verdict.to_json() for verdict in found],
         "broken": list(broken),
     }

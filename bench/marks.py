@@ -14,6 +14,10 @@ SDK: Final = "Azure's SDK, Bendybus"
 SDK_IN_MEMORY: Final = "Azure's SDK, in memory"
 CLASSIC: Final = "RabbitMQ classic"
 QUORUM: Final = "RabbitMQ quorum"
+MANY: Final = "Bendybus, many over AMQP"
+MANY_OWN: Final = "Bendybus, many over gRPC"
+CLASSIC_AMQP: Final = "RabbitMQ classic, AMQP 1.0"
+QUORUM_AMQP: Final = "RabbitMQ quorum, AMQP 1.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,17 @@ MARKS: Final = (
     Mark("one send p50 ÷ RabbitMQ quorum", (OURS, "single_send_p50"), 2, at_most=True,
          base=(QUORUM, "single_send_p50"), goal=True),
     Mark("1,000 tasks awaiting their sends", (OURS, "tasks"), 30_000, unit="/s", goal=True),
+    Mark("16 connections' sends ÷ RabbitMQ classic", (MANY, "many_send_16_4"), 1,
+         base=(CLASSIC_AMQP, "many_send_16"), goal=True),
+    Mark("64 connections' sends ÷ RabbitMQ quorum", (MANY, "many_send_64_4"), 1,
+         base=(QUORUM_AMQP, "many_send_64"), goal=True),
+    Mark("256 connections' sends", (MANY, "many_send_256_4"), 10_000, unit="/s", goal=True),
+    Mark("16 connections' receives, CPU ÷ RabbitMQ quorum", (MANY, "many_receive_16_4_cpu"), 1,
+         at_most=True, base=(QUORUM_AMQP, "many_receive_16_cpu"), goal=True),
+    Mark("64 connections' receives, CPU ÷ RabbitMQ quorum", (MANY, "many_receive_64_4_cpu"), 1,
+         at_most=True, base=(QUORUM_AMQP, "many_receive_64_cpu"), goal=True),
+    Mark("64 connections' sends, own client", (MANY_OWN, "many_send_64_4_cpu"), 250, at_most=True,
+         unit="µs CPU", goal=True),
     Mark("16 idle partitions", (IDLE, "idle_partitions"), 3, at_most=True, unit="% of a core",
          goal=True),
     Mark("memory of a partition server", (IDLE, "rss_partition"), 60, at_most=True, unit="MB",

@@ -59,8 +59,12 @@ def cpu_of(row: Row) -> str:
         f"{role} {' + '.join(number(usage, '') for usage in usages)}"
         for role, usages in row.cpu_us.items()
     ]
-    total = sum(usage for usages in row.cpu_us.values() for usage in usages)
-    return f"{'; '.join(parts)} = {number(total, '')}"
+    return f"{'; '.join(parts)} = {number(cpu_sum(row), '')}"
+
+
+def cpu_sum(row: Row) -> float:
+    """Return the processor time of all processes together."""
+    return sum(usage for usages in row.cpu_us.values() for usage in usages)
 
 
 def number(value: float, unit: str) -> str:

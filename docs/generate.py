@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from bendybus.crds import definitions
 from bendybus.crds.definitions import Definition
-from docs import azure_sdk_page, pictures, spark_page, tables
+from docs import azure_sdk_page, performance_page, pictures, spark_page, tables
+from docs.performance_page import Run
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 TESTS: Final = Path(__file__).parents[1] / "tests"
@@ -23,6 +24,9 @@ def pages() -> dict[str, str]:
         "cli.md": _NOTE + commands(),
         "errors.md": _NOTE + tables.errors_page(),
         "limits.md": _NOTE + tables.limits_page(),
+        "performance.md": performance_page.with_figures(
+            (REFERENCE / "performance.md").read_text(encoding="utf-8"), Run.read()
+        ),
         "security.md": tables.with_bounds((REFERENCE / "security.md").read_text(encoding="utf-8")),
         "manifests.md": _NOTE + manifests(),
         "spark.md": _NOTE + spark_page.page(),

@@ -1,18 +1,20 @@
 """Pictures of the documentation, drawn by code: the architecture, and plots of the figures.
 
-`docs.generate` writes them; the plots are of the tables in `reference/performance.md`, so that a
-new run of `make bench` redraws them. SVG, readable on light and dark paper.
+`docs.generate` writes them; the plots are of the run in `reference/performance.json`. SVG, readable
+on light and dark paper.
 """
 
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-PERFORMANCE: Final = Path(__file__).parent / "reference" / "performance.md"
+from bench import marks, report
+from bench.row import Row
+from docs import performance_page
+from docs.performance_page import Run
+
 _FONT: Final = "font-family='system-ui, sans-serif'"
 _INK: Final = "#1f2933"
 _FAINT: Final = "#7b8794"
@@ -28,31 +30,18 @@ _NOTE: Final = "All acknowledge what is on disk, except NATS JetStream, as shipp
 _MANY_NOTE: Final = (
     "All acknowledge sends on disk; only Bendybus confirms that a message is settled."
 )
-_FIGURE: Final = re.compile(r"([\d,.]+) /s")
-_SUM: Final = re.compile(r"= ([\d,.]+)")
-_CPU: Final = re.compile(r"([\d,.]+) µs")
-# What is compared: the rows of the page, and what the plot calls them.
-_SENDS: Final = {
-    "Bendybus": "send, batches of 500",
-    "Redis streams": "send (XADD) (appendfsync always)",
-    "NATS JetStream": "send, confirmed (acknowledges before the disk has it (as shipped))",
-    "RabbitMQ quorum": "send, confirmed (persistent)",
-    "RabbitMQ classic": "send, confirmed (persistent)",
-    "ActiveMQ Artemis": "send, confirmed (persistent)",
-    "Kafka, flush.messages=1": "send, confirmed",
-}
-_RECEIVES: Final = {
-    "Bendybus": "receive 500 + complete_messages",
-    "Redis streams": "receive + acknowledge + delete",
-    "RabbitMQ quorum": "receive + acknowledge",
-    "RabbitMQ classic": "receive + acknowledge",
-    "NATS JetStream": "receive + acknowledge",
-    "ActiveMQ Artemis": "receive + acknowledge, confirmed",
-    "Kafka, flush.messages=1": "receive + acknowledge, confirmed",
-}
+# What is compared, in this order where figures are the same.
+_SYSTEMS: Final = (
+    marks.OURS, "Redis streams", "NATS JetStream", marks.QUORUM, marks.CLASSIC,
+    "ActiveMQ Artemis", "Kafka, flush.messages=1",
+)  # fmt: skip
+_BULK: Final = {"send, batches": "send", "receive and settle": "receive_complete"}
 # Connections that each await one message at a time.
 _MANY: Final = 64
-_BROKERS: Final = ("Bendybus", "RabbitMQ quorum", "RabbitMQ classic", "ActiveMQ Artemis")
+_EACH: Final = {
+    "each awaits its own send": "send",
+    "each receives one message, and settles it": "receive",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,50 +64,40 @@ class Box:
 
 def pictures() -> dict[str, str]:
     """Return file name → SVG of every picture."""
-    page = PERFORMANCE.read_text(encoding="utf-8")
+    run = Run.read()
     return {
         "architecture.svg": architecture(),
         "many.svg": bars(
             f"CPU µs per message of all server processes, {_MANY} connections (less is better)",
-            [(f"each {title}", figures(page, dict.fromkeys(_BROKERS, what), _CPU, 4))
-             for title, what in (
-                 ("awaits its own send", f"send, {_MANY} connections"),
-                 ("receives one message, and settles it",
-                  f"receive and settle, {_MANY} connections"),
-             )],
+            [(title, _many(run, work)) for title, work in _EACH.items()],
             most_first=False,
             note=_MANY_NOTE,
         ),
         "throughput.svg": bars(
             "Messages per second, 256 bytes, durable (more is better)",
-            [("send, batches", figures(page, _SENDS, _FIGURE, 2)),
-             ("receive and settle", figures(page, _RECEIVES, _FIGURE, 2))],
+            [(title, _bulk(run, what, lambda row: row.median)) for title, what in _BULK.items()],
             most_first=True,
         ),
         "processor.svg": bars(
             "CPU µs per message, client and servers together (less is better)",
-            [("send, batches", figures(page, _SENDS, _SUM, 4)),
-             ("receive and settle", figures(page, _RECEIVES, _SUM, 4))],
+            [(title, _bulk(run, what, report.cpu_sum)) for title, what in _BULK.items()],
             most_first=False,
         ),
-    }  # fmt: skip
+    }
 
 
-def figures(
-    page: str, wanted: dict[str, str], pattern: re.Pattern[str], cell: int
-) -> list[tuple[str, float]]:
-    """Return what the tables of the page say, by system."""
-    found: dict[str, float] = {}
-    system = ""
-    for line in page.splitlines():
-        cells = [part.strip() for part in line.strip().strip("|").split("|")]
-        if len(cells) < 5:
-            continue
-        system = cells[0] or system
-        match = pattern.search(cells[cell])
-        if match and wanted.get(system) == cells[1]:
-            found[system] = float(match.group(1).replace(",", ""))
-    return [(name, found[name]) for name in wanted if name in found]
+def _many(run: Run, work: str) -> list[tuple[str, float]]:
+    return [
+        (name, found[1].median)
+        for system, name in performance_page.MANY_NAMES.items()
+        if system != marks.MANY_OWN and (found := run.many(system, work, _MANY))
+    ]
+
+
+def _bulk(run: Run, what: str, figure: Callable[[Row], float]) -> list[tuple[str, float]]:
+    known = {(row.system, row.what): row for rows in run.sections.values() for row in rows}
+    rows = ((system, known.get((system, what))) for system in _SYSTEMS)
+    return [(system, figure(row)) for system, row in rows if row is not None and row.values]
 
 
 def bars(

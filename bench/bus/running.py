@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import processes
+from bench.many.orders import REPLIES
 
 # One partition server a core is what `up` chooses by itself; here it is fixed, so that runs on
 # different machines do the same work: 4 partitions in 2 processes, two each.
 PARTITION_SERVERS: Final = 2
 QUEUE: Final = "bench"
+# What asks for replies in the first gets them in the second.
+QUEUES: Final = (QUEUE, QUEUE + REPLIES)
 _MANIFEST: Final = """\
 apiVersion: bendybus.io/v1alpha1
 kind: BusNamespace
 metadata: {{name: bench}}
 spec: {sku}
+"""
+_QUEUE_MANIFEST: Final = """\
 ---
 apiVersion: bendybus.io/v1alpha1
 kind: Queue
-metadata: {{name: bench}}
-spec: {{namespaceRef: {{name: bench}}, enablePartitioning: {spread}, lockDuration: PT5M}}
----
-apiVersion: bendybus.io/v1alpha1
-kind: Queue
-metadata: {{name: bench-replies}}
+metadata: {{name: {name}}}
 spec: {{namespaceRef: {{name: bench}}, enablePartitioning: {spread}, lockDuration: PT5M}}
 """
 _METRIC: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
@@ -71,9 +71,9 @@ def bus(folder: Path, partitions: int, servers: int) -> Iterator[Bus]:
     if partitions == 16:
         sku = "{sku: {tier: Standard}}"
     manifest, log = folder / "bench.yaml", folder / "up.log"
-    manifest.write_text(
-        _MANIFEST.format(sku=sku, spread="true" if partitions > 1 else "false"), encoding="utf-8"
-    )
+    spread = "true" if partitions > 1 else "false"
+    queues = [_QUEUE_MANIFEST.format(name=name, spread=spread) for name in QUEUES]
+    manifest.write_text(_MANIFEST.format(sku=sku) + "".join(queues), encoding="utf-8")
     command = [sys.executable, "-m", "bendybus.cli", "up", "-f", str(manifest), "--json"]
     command += ["--data", str(folder / "data"), "--port", "0", "--amqp-port", "0"]
     command += ["--processes", str(servers)]

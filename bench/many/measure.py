@@ -20,12 +20,11 @@ from bench.loads import Loads
 from bench.many import workers
 from bench.many.orders import REPLIES, Role
 from bench.many.workers import Workers
+from bench.marks import MANY, MANY_OWN
 from bench.peers import artemis, peer, rabbitmq
 from bench.recorder import Roles
 from bench.row import Row
 
-AMQP: Final = "Bendybus, many over AMQP"
-GRPC: Final = "Bendybus, many over gRPC"
 PARTITIONS: Final = (4, 1, 16)
 TITLES: Final = {
     Role.SEND: "send, accepted",
@@ -50,7 +49,7 @@ class Server:
 
 def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
     """Measure the bus with 4, 1 and 16 partitions, then the brokers."""
-    with peer.skipping([AMQP], emit):
+    with peer.skipping([MANY], emit):
         for partitions in PARTITIONS:
             here = folder / f"bus-{partitions}"
             here.mkdir()
@@ -71,10 +70,10 @@ def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
 def _bus(load: Loads, bus: running.Bus, partitions: int, emit: Callable[[Row], None]) -> None:
     place = bus_server(bus).place
     words = f"{partitions} partition{'s' if partitions > 1 else ''}"
-    _place(load, Server(AMQP, bus.roles, f"_{partitions}", words), place, emit)
+    _place(load, Server(MANY, bus.roles, f"_{partitions}", words), place, emit)
     if partitions != PARTITIONS[0]:
         return
-    server = Server(GRPC, bus.roles, f"_{partitions}", words)
+    server = Server(MANY_OWN, bus.roles, f"_{partitions}", words)
     with (
         workers.over_grpc(bus.connection_string, running.QUEUE) as many,
         clients.running(place) as filling,

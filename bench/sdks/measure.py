@@ -70,8 +70,8 @@ def _sends(
 
 
 async def _create(bus: Bus, count: int) -> None:
-    """Create so many queues, beside the one that is there."""
-    names = (f"listed-{number:05}" for number in range(count - 1))
+    """Create so many queues, with those that are there."""
+    names = (f"listed-{number:05}" for number in range(count - len(running.QUEUES)))
     async with ServiceBusAdministrationClient.from_connection_string(
         bus.connection_string
     ) as administration:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import loads
+from bench import loads, marks
 from bench.amqp.clients import ClientError
 from bench.amqp.measure import bus_server
 from bench.amqp.orders import Place
@@ -51,7 +51,7 @@ def test_rows_have_a_rate_its_times_and_the_cost_of_all_processes(bus: running.B
 
     measure._bus(load, bus, 4, rows.append)
 
-    whats = {row.what for row in rows if row.system == measure.AMQP}
+    whats = {row.what for row in rows if row.system == marks.MANY}
     assert {"many_send_1_4", "many_send_4_4_cpu", "many_receive_1_4", "many_request_4_4"} <= whats
     assert all(row.median > 0 for row in rows)
     assert all("p50" in row.note for row in rows if not row.what.endswith("_cpu"))
