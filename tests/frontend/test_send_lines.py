@@ -8,6 +8,7 @@ import pytest
 from bendybus.domain import limits
 from bendybus.frontend.core.send_lines import (
     BYTES_MAX,
+    HOLD_S,
     MESSAGES_MAX,
     REQUESTS_MAX,
     TURN_BYTES,
@@ -205,6 +206,35 @@ def test_a_slow_partition_holds_up_only_what_is_bound_for_it() -> None:
         done += len(batch.requests)
         waiting.answered(batch.partition)
     assert done == 1_000
+
+
+def test_partitions_that_do_not_answer_soon_hold_up_no_others() -> None:
+    waiting = line(4)
+    now_s = 10.0
+    # Much was sent within the last second, so what few clients send is far from a run.
+    for number in range(4_000):
+        waiting.put(Send("a", number))
+        batch = waiting.next(now_s + number * 0.0002, reached)
+        assert batch is not None
+        waiting.answered(batch.partition)
+    now_s += 0.8
+    stuck = set()
+    for name in "ab":
+        waiting.put(Send(name))
+        batch = waiting.next(now_s, reached)
+        assert batch is not None
+        stuck.add(batch.partition)
+
+    waiting.put(Send("c"))
+    assert waiting.next(now_s, reached) is None
+    for number in range(1_000):
+        now_s += 0.0005
+        batch = waiting.next(now_s + HOLD_S, reached)
+        assert taken(batch) == [("c", number)]
+        assert batch is not None
+        assert batch.partition not in stuck
+        waiting.answered(batch.partition)
+        waiting.put(Send("c", number + 1))
 
 
 def test_whole_runs_use_every_free_partition() -> None:

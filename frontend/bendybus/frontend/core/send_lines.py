@@ -8,7 +8,8 @@ same time, and a client that is alone never waits.
 Sends without a key are spread evenly: a batch has at most a *run*, a sixteenth of what the entity
 gets within a second, and goes to the partition that got the least. Two partitions at a time are
 enough to be busy, and make larger batches than all of them; when a whole run waits, each that is
-free gets one.
+free gets one. One that does not answer for a run's time does not count as busy any more: those that
+await each send would be held up by it, as few of them never make a run.
 
 Connections have turns within a batch, of some kilobytes each; each keeps its own order.
 """
@@ -27,6 +28,8 @@ TURN_BYTES: Final = 4 * 1024
 RUNS_PER_S: Final = 16
 # Partitions that have a batch of sends without a key under way, while no whole run waits.
 BUSY: Final = 2
+# What is under way for longer holds up no other partition.
+HOLD_S: Final = 1 / RUNS_PER_S
 
 
 class Waiting(Protocol):
@@ -66,6 +69,8 @@ class SendLine(Generic[WaitingT]):
         self._messages = 0
         # Batches by partition.
         self._under_way: Counter[int] = Counter()
+        # By partition: when its batch began.
+        self._began_s: dict[int, float] = {}
         # Messages that each partition got, raised to what the others got if it was left out.
         self._got: dict[int, int] = dict.fromkeys(partitions, 0)
         self._least = 0
@@ -94,13 +99,14 @@ class SendLine(Generic[WaitingT]):
         run = MESSAGES_MAX
         if len(self._partitions) > 1:
             run = max(1, (self._rate.of_last_second(now_s) + self._messages) // RUNS_PER_S)
-            if len(self._under_way) >= BUSY and self._messages < run:
+            if self._messages < run and self._busy(now_s) >= BUSY:
                 return None
         partition = self._choose(available)
         if partition is None:
             return None
         requests, count = self._take(min(run, MESSAGES_MAX))
         self._under_way[partition] += 1
+        self._began_s[partition] = now_s
         self._rate.add(count, now_s)
         if len(self._partitions) > 1:
             # One that was left out for long does not get everything until it has caught up.
@@ -136,6 +142,11 @@ class SendLine(Generic[WaitingT]):
         self._under_way[partition] -= 1
         if not self._under_way[partition]:
             del self._under_way[partition]
+            self._began_s.pop(partition, None)
+
+    def _busy(self, now_s: float) -> int:
+        """Return how many partitions are to answer soon."""
+        return sum(now_s - began_s < HOLD_S for began_s in self._began_s.values())
 
     def _choose(self, available: Callable[[int], bool]) -> int | None:
         free = [each for each in self._partitions if each not in self._under_way]
