@@ -11,7 +11,6 @@ from bendybus.frontend.core.send_lines import (
     HOLD_S,
     MESSAGES_MAX,
     REQUESTS_MAX,
-    TURN_BYTES,
     Batch,
     SendLine,
 )
@@ -28,6 +27,7 @@ class Send:
     number: int = 0
     count: int = 1
     size_bytes: int = 300
+    policy: str = ""
 
 
 def line(partitions: int, first: int = 0) -> SendLine[Send]:
@@ -108,21 +108,58 @@ def test_a_connection_with_very_much_waits_for_the_turns_of_others(size_bytes: i
     assert ("one", 0) in found
 
 
-def test_connections_have_turns_of_some_bytes_and_each_keeps_its_order() -> None:
+def test_connections_have_turns_and_each_keeps_its_order() -> None:
     waiting = pinned()
     for number in range(100):
-        waiting.put(Send("many", number, size_bytes=TURN_BYTES // 4))
+        waiting.put(Send("many", number, size_bytes=1_000))
     for number in range(3):
-        waiting.put(Send("large", number, size_bytes=TURN_BYTES * 2))
+        waiting.put(Send("large", number, size_bytes=10_000))
     waiting.put(Send("one", 0))
 
     order = taken(waiting.next(0.0, reached))
 
-    assert order[:7] == [*(("many", n) for n in range(4)), ("large", 0), ("one", 0), ("many", 4)]
+    assert order[:5] == [("many", 0), ("large", 0), ("one", 0), ("many", 1), ("large", 1)]
     for name in ("many", "large"):
         numbers = [number for name_, number in order if name_ == name]
         assert numbers == sorted(numbers)
     assert len(order) == 104
+
+
+def test_connections_with_many_requests_leave_room_in_each_batch() -> None:
+    waiting = pinned()
+    for number in range(20 * 100):
+        waiting.put(Send(f"many-{number // 20}", number, size_bytes=40))
+    waiting.put(Send("one"))
+
+    assert ("one", 0) in taken(waiting.next(0.0, reached))
+
+
+def test_policies_have_turns_however_many_connections_each_has() -> None:
+    waiting = pinned()
+    for number in range(1_000):
+        waiting.put(Send(f"many-{number}", number, policy="theirs"))
+    waiting.put(Send("one", 1, policy="mine"))
+    waiting.put(Send("two", 1, policy="mine"))
+    waiting.put(Send("one", 2, policy="mine"))
+
+    order = taken(waiting.next(0.0, reached))
+
+    assert order[1:7:2] == [("one", 1), ("two", 1), ("one", 2)]
+    assert order[::2][:4] == [(f"many-{number}", number) for number in range(4)]
+    assert len(order) == REQUESTS_MAX
+
+
+def test_a_connection_that_changes_its_policy_keeps_its_order() -> None:
+    waiting = pinned()
+    for number in range(5):
+        waiting.put(Send("a", number, policy=f"policy-{number % 2}"))
+
+    assert taken(waiting.next(0.0, reached)) == [("a", number) for number in range(5)]
+    waiting.answered(3)
+    waiting.put(Send("a", 5, policy="policy-1"))
+    assert taken(waiting.next_of("a")) == [("a", 5)]
+    waiting.answered(3)
+    assert waiting.is_idle
 
 
 @pytest.mark.parametrize(

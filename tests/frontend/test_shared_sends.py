@@ -13,6 +13,7 @@ from bendybus.frontend.core import repeated_sends
 from bendybus.frontend.core.quota.bounds import SEND_PART_BYTES, UNBOUNDED, Bounds
 from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.send import SendOutcome, SendRequest
+from bendybus.frontend.core.send_lines import REQUESTS_MAX
 from bendybus.frontend.core.shared_sends import BYTES_MAX, MESSAGES_MAX
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2
@@ -103,6 +104,17 @@ async def test_a_partition_without_an_answer_holds_up_only_what_is_bound_for_it(
             bus.answer(last.frame_id)
             stored += 1
     assert stored > 10
+
+
+async def test_a_policy_with_many_connections_leaves_others_a_place_in_the_next_frame() -> None:
+    bus = FrontEnd()
+    for number in range(200):
+        bus.send(f"many-{number}", "many", policy="theirs")
+    bus.send("one", "one", policy="mine")
+    await read()
+
+    assert "one" in bus.bodies[0]
+    assert len(bus.bodies[0]) == REQUESTS_MAX
 
 
 async def test_columns_that_one_batch_has_and_another_lacks_are_filled() -> None:

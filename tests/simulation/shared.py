@@ -21,6 +21,7 @@ class Waiting:
     key: str
     count: int = 1
     size_bytes: int = 100
+    policy: str = ""
 
 
 class SharedSends:

@@ -11,7 +11,9 @@ enough to be busy, and make larger batches than all of them; when a whole run wa
 free gets one. One that does not answer for a run's time does not count as busy any more: those that
 await each send would be held up by it, as few of them never make a run.
 
-Connections have turns within a batch, of some kilobytes each; each keeps its own order.
+Policies have turns within a batch, of one request each, and so have the connections of a policy:
+neither a connection with many links nor a policy with many connections delays others by more than
+theirs. Each connection keeps its own order.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -23,8 +25,6 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 MESSAGES_MAX: Final = 1_000
 BYTES_MAX: Final = 1024 * 1024
 REQUESTS_MAX: Final = 128
-# A connection puts so much into a batch before it is the turn of the next one.
-TURN_BYTES: Final = 4 * 1024
 RUNS_PER_S: Final = 16
 # Partitions that have a batch of sends without a key under way, while no whole run waits.
 BUSY: Final = 2
@@ -38,6 +38,10 @@ class Waiting(Protocol):
     @property
     def connection(self) -> Hashable:
         """The connection that has a turn for it."""
+
+    @property
+    def policy(self) -> str:
+        """The policy that has a turn for it."""
 
     @property
     def count(self) -> int:
@@ -64,8 +68,11 @@ class SendLine(Generic[WaitingT]):
     def __init__(self, partitions: Sequence[int], first: int) -> None:
         self._partitions = partitions
         self._first = first
-        # By connection; the one whose turn it is is the first one.
-        self._waiting: OrderedDict[Hashable, deque[WaitingT]] = OrderedDict()
+        # By policy, and by connection; the one whose turn it is is the first one.
+        self._waiting: OrderedDict[str, OrderedDict[Hashable, deque[WaitingT]]] = OrderedDict()
+        # Under which policy each connection waits: that of its first request, as it keeps its order
+        # when it changes its policy.
+        self._policies: dict[Hashable, str] = {}
         self._messages = 0
         # Batches by partition.
         self._under_way: Counter[int] = Counter()
@@ -86,7 +93,10 @@ class SendLine(Generic[WaitingT]):
 
     def put(self, request: WaitingT) -> None:
         """Add a request."""
-        self._waiting.setdefault(request.connection, deque()).append(request)
+        connection = request.connection
+        policy = self._policies.setdefault(connection, request.policy)
+        connections = self._waiting.setdefault(policy, OrderedDict())
+        connections.setdefault(connection, deque()).append(request)
         self._messages += request.count
 
     def next(self, now_s: float, available: Callable[[int], bool]) -> Batch[WaitingT] | None:
@@ -120,18 +130,22 @@ class SendLine(Generic[WaitingT]):
 
         For a line of one partition: what the connection sends next must not come before.
         """
-        requests = self._waiting.pop(connection, None)
-        if requests is None:
+        policy = self._policies.get(connection)
+        if policy is None:
             return None
-        taken: list[WaitingT] = []
-        count, _ = self._take_turn(requests, taken, 0, 0, MESSAGES_MAX, BYTES_MAX)
-        if requests:
-            self._waiting[connection] = requests
-            self._waiting.move_to_end(connection, last=False)
-        self._messages -= count
+        connections = self._waiting[policy]
+        requests = connections[connection]
+        batch = _Filling[WaitingT](MESSAGES_MAX)
+        while requests and batch.takes(requests[0]):
+            requests.popleft()
+        if not requests:
+            del connections[connection], self._policies[connection]
+            if not connections:
+                del self._waiting[policy]
+        self._messages -= batch.count
         [partition] = self._partitions
         self._under_way[partition] += 1
-        return Batch(partition, taken)
+        return Batch(partition, batch.requests)
 
     def also(self, partition: int) -> None:
         """Take note that a part of a batch goes, and is answered, by itself."""
@@ -161,51 +175,50 @@ class SendLine(Generic[WaitingT]):
         return self._got[partition], (place - self._first) % len(self._partitions)
 
     def _take(self, messages_max: int) -> tuple[list[WaitingT], int]:
-        """Take requests, one connection after the other; return them with their messages."""
-        taken: list[WaitingT] = []
-        count = size_bytes = 0
+        """Take requests, of one policy and connection after the other; return their messages."""
+        batch = _Filling[WaitingT](messages_max)
         waiting = self._waiting
         while waiting:
-            connection, requests = waiting.popitem(last=False)
-            before = len(taken)
-            count, size_bytes = self._take_turn(
-                requests, taken, count, size_bytes, messages_max, TURN_BYTES
-            )
-            if requests:
-                waiting[connection] = requests
-                if len(taken) == before:
-                    # The batch is full, and this one begins the next.
-                    waiting.move_to_end(connection, last=False)
-                    break
-        self._messages -= count
-        return taken, count
-
-    def _take_turn(
-        self,
-        requests: deque[WaitingT],
-        taken: list[WaitingT],
-        count: int,
-        size_bytes: int,
-        messages_max: int,
-        turn_bytes: int,
-    ) -> tuple[int, int]:
-        """Move requests of a connection into a batch, of `turn_bytes` or until it is full.
-
-        Returns the batch's messages and bytes.
-        """
-        until_bytes = size_bytes + turn_bytes
-        while requests and size_bytes < until_bytes:
-            request = requests[0]
-            if taken and (
-                count + request.count > messages_max
-                or size_bytes + request.size_bytes > BYTES_MAX
-                or len(taken) >= REQUESTS_MAX
-            ):
+            policy, connections = next(iter(waiting.items()))
+            connection, requests = next(iter(connections.items()))
+            if not batch.takes(requests[0]):
+                # It begins the next one.
                 break
-            taken.append(requests.popleft())
-            count += request.count
-            size_bytes += request.size_bytes
-        return count, size_bytes
+            requests.popleft()
+            if requests:
+                connections.move_to_end(connection)
+            else:
+                del connections[connection], self._policies[connection]
+            if connections:
+                waiting.move_to_end(policy)
+            else:
+                del waiting[policy]
+        self._messages -= batch.count
+        return batch.requests, batch.count
+
+
+class _Filling(Generic[WaitingT]):
+    """A batch that is being filled."""
+
+    def __init__(self, messages_max: int) -> None:
+        self.requests: list[WaitingT] = []
+        # Their messages.
+        self.count = 0
+        self._messages_max = messages_max
+        self._size_bytes = 0
+
+    def takes(self, request: WaitingT) -> bool:
+        """Add a request if there is room for it, as there is for any first one."""
+        count, size_bytes = self.count + request.count, self._size_bytes + request.size_bytes
+        if self.requests and (
+            count > self._messages_max
+            or size_bytes > BYTES_MAX
+            or len(self.requests) >= REQUESTS_MAX
+        ):
+            return False
+        self.requests.append(request)
+        self.count, self._size_bytes = count, size_bytes
+        return True
 
 
 class _Rate:

@@ -69,6 +69,11 @@ class _Request:
         """The connection that sent it, under whichever policy."""
         return self.holder.connection
 
+    @property
+    def policy(self) -> str:
+        """The policy under which it was sent."""
+        return self.holder.policy
+
 
 class SharedSends:
     """Sends without a name, from all connections."""
