@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from bendybus.domain import limits
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.lock_token import TOKEN_BYTES
 from bendybus.partition_server.broker import inbox
 from bendybus.partition_server.broker.inbox import Inbox, Send
 from bendybus.partition_server.state.batch import Batch
@@ -12,6 +15,7 @@ from bendybus.partition_server.state.commands import (
     EntityRef,
     GetFence,
     SendFenced,
+    Settle,
     Transact,
     Transfer,
     Withdraw,
@@ -49,6 +53,21 @@ def test_one_commit_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None
         waiting.put(append("a", b"x" * 60))
 
     assert [len(waiting.take(0)) for _ in range(3)] == [2, 2, 1]
+
+
+@pytest.mark.requirement("R466")
+def test_settlements_of_thousands_of_locks_do_not_keep_sends_waiting() -> None:
+    waiting = Inbox()
+    for number in range(100):
+        tokens = bytes(limits.SETTLE_TOKENS_MAX * TOKEN_BYTES)
+        waiting.put(Settle("s", number, Disposition.COMPLETE, tokens))
+    waiting.put(append("a"))
+
+    *settled, sent = waiting.take(0)
+
+    assert isinstance(sent, Append)
+    assert len(settled) == inbox.TAKE_TOKENS // limits.SETTLE_TOKENS_MAX
+    assert len(waiting.take(0)) == len(settled)
 
 
 def test_a_full_inbox_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

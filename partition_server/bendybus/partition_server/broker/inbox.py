@@ -11,12 +11,14 @@ import threading
 from collections import deque
 from typing import Final
 
+from bendybus.domain import lock_token
 from bendybus.partition_server.broker.rule_table import COMMANDS, Phase
 from bendybus.partition_server.state.commands import (
     Append,
     Command,
     GetFence,
     SendFenced,
+    Settle,
     TakeForwarded,
     Transact,
 )
@@ -26,8 +28,9 @@ URGENT_MAX: Final = 100_000
 SEND_FRAMES_MAX: Final = 10_000
 SEND_BYTES_MAX: Final = 64 * 1024 * 1024
 LOOKS_MAX: Final = 10_000
-# One commit: bounded in commands, messages and bytes.
+# One commit: bounded in commands, locks that are settled or renewed, messages and bytes.
 TAKE_URGENT: Final = 2_000
+TAKE_TOKENS: Final = 10_000
 TAKE_MESSAGES: Final = 20_000
 TAKE_BYTES: Final = 8 * 1024 * 1024
 # What is committed alone counts as so many messages at least: fifty of them are one turn.
@@ -120,14 +123,23 @@ class Inbox:
                 # Rung just after the time was over.
                 self._alarm.acquire()
             self._sleeping = self._woken = False
-            taken: list[Command] = []
-            while self._urgent and len(taken) < TAKE_URGENT:
-                taken.append(self._urgent.popleft())
+            taken = self._take_urgent()
             if self._sends:
                 taken += self._take_sends()
             if self._looks:
                 taken.append(self._next_look())
             return taken
+
+    def _take_urgent(self) -> list[Command]:
+        taken: list[Command] = []
+        tokens = 0
+        while self._urgent and len(taken) < TAKE_URGENT and tokens < TAKE_TOKENS:
+            command = self._urgent.popleft()
+            taken.append(command)
+            if isinstance(command, Settle):
+                # A frame has up to 5,000: as many as commands would keep sends waiting for seconds.
+                tokens += len(command.tokens) // lock_token.TOKEN_BYTES
+        return taken
 
     def take_look(self) -> Command | None:
         """Return one more command that reads many rows; None: none waits."""
