@@ -19,6 +19,7 @@ from bendybus.frontend.core.quota.flow_control import (
     FlowControl,
     StreamFlow,
 )
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.receive import ReceiveDispatcher, Source
 from bendybus.frontend.core.receiver import Delivery
 from bendybus.frontend.listeners import receiver_stream
@@ -180,7 +181,8 @@ def stream_of(bus: Bus) -> tuple[ReceiverStream, ConnectionFlow]:
     caller: Any = Caller()
     account = ConnectionFlow(FlowControl(bus.desk), "me")
     outcomes = StreamFlow(ConnectionFlow(FlowControl(), "me"))
-    return ReceiverStream(front_end, caller, StreamFlow(account), outcomes), account
+    holder = Holder("me", "policy")
+    return ReceiverStream(front_end, caller, holder, StreamFlow(account), outcomes), account
 
 
 def opening(mode: ReceiveMode = LOCK) -> receiver_pb2.ReceiveStreamRequest:

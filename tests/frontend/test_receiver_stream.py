@@ -9,7 +9,7 @@ import pytest
 from bendybus.domain import errors
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.quota import flow_control
-from bendybus.frontend.core.quota.bounds import UNBOUNDED, Bounds
+from bendybus.frontend.core.quota.bounds import TOKENS, TOKENS_A_FRAME, UNBOUNDED, Bounds
 from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.quota.room import Holder
@@ -35,7 +35,7 @@ class Settles:
     def __init__(self) -> None:
         self.told: list[Any] = []
 
-    def settle(self, request: Any, *, renewal: bool) -> bool:
+    def settle(self, request: Any, *, renewal: bool, waited: bool = False) -> bool:
         """Take a settlement."""
         self.told.append(request)
         return True
@@ -49,6 +49,7 @@ class FrontEnd:
         self.partition = Settles()
         upstreams: Any = {0: self.partition}
         self.settles = SettleDispatcher(upstreams, Metrics())
+        self.quota = Quota()
 
     def answer(self, *, error: errors.BusError | None = None) -> None:
         """Let the partition answer the settlement."""
@@ -71,7 +72,9 @@ class Client:
         self.connection = ConnectionFlow(FlowControl(self.bus.desk), "me")
         self.flow = StreamFlow(self.connection)
         self.outcomes = ConnectionFlow(FlowControl(), "me")
-        self.stream = ReceiverStream(front_end, caller, self.flow, StreamFlow(self.outcomes))
+        self.stream = ReceiverStream(
+            front_end, caller, Holder("me", "policy"), self.flow, StreamFlow(self.outcomes)
+        )
         self.frames: list[list[str]] = []
         # Whole frames that were read.
         self.heard = 0
@@ -181,6 +184,7 @@ async def test_a_message_does_not_wait_long_for_an_outcome(
     assert client.frames[-1] == ["delivery"]
 
 
+@pytest.mark.requirement("R648")
 async def test_a_stream_that_ends_leaves_nothing_of_what_it_held_in_the_counts() -> None:
     client = Client()
     async with client.stream:
@@ -191,8 +195,29 @@ async def test_a_stream_that_ends_leaves_nothing_of_what_it_held_in_the_counts()
     client.flow.close()
     assert client.connection._unread_bytes == 0
     assert client.connection._tokens == 0
-    # Nobody waits for the outcome any more.
+    # Nobody waits for the outcome any more, but the partition has the locks until it answers.
+    assert client.front_end.quota.settling.held == TOKENS_A_FRAME
+    client.front_end.answer()
+    assert client.front_end.quota.settling.held == 0
     assert not client.front_end.settles._waiting
+
+
+@pytest.mark.requirement("R648")
+async def test_a_policy_whose_locks_are_being_settled_does_not_hold_up_others() -> None:
+    client = Client()
+    room = client.front_end.quota.settling
+    busy = Holder("another connection", "policy")
+    assert room.take(busy, TOKENS.policy)
+    async with client.stream:
+        await client.say(opening(), settle_and_ask())
+        assert not client.front_end.partition.told
+
+        # Its own policy waits, another one does not.
+        assert room.take(Holder("another", "another policy"), TOKENS_A_FRAME)
+        room.give(busy, TOKENS.policy)
+        await settle_down()
+
+        assert len(client.front_end.partition.told) == 1
 
 
 async def test_outcomes_that_a_client_does_not_read_are_counted_and_end_its_settlements(

@@ -11,6 +11,7 @@ from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import sessions
 from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.sessions import LockedSession
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream, SessionOpening
@@ -301,7 +302,7 @@ async def test_a_stream_that_ends_frees_its_session_only_if_its_client_cannot_kn
         await half_closes.wait()
 
     outcomes = StreamFlow(ConnectionFlow(FlowControl(), "me"))
-    async with ReceiverStream(front_end, caller, flow, outcomes) as stream:
+    async with ReceiverStream(front_end, caller, Holder("me", ""), flow, outcomes) as stream:
         reader = asyncio.get_running_loop().create_task(stream.read(requests()))
         await settle_down()
         token = bus.offer(1)

@@ -165,8 +165,10 @@ async def test_those_who_wait_for_room_are_woken_one_by_one_in_their_order(
         await settle_down()
 
     async def work(number: int) -> None:
-        while not partition_stream.put(number):
+        waited = False
+        while not partition_stream.put(number, waited=waited):
             await partition_stream.room()
+            waited = True
 
     waiting = [asyncio.ensure_future(work(number)) for number in range(500)]
     await settle_down()
@@ -181,6 +183,42 @@ async def test_those_who_wait_for_room_are_woken_one_by_one_in_their_order(
     await asyncio.gather(*waiting, return_exceptions=True)
     # Each looks when it comes and when it is woken; the writer looks once a frame.
     assert looks[0] < 4 * 500
+    call.ended.set()
+    await running
+
+
+@pytest.mark.requirement("R648")
+async def test_room_belongs_to_those_who_wait_for_it(
+    call: FakeCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(stream.FRAMES_MAX, Lane.WORK, 10)
+    partition_stream = PartitionStream[Any, Any](lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
+    await settle_down()
+    for _ in range(2):
+        while partition_stream.put("first"):
+            pass
+        await settle_down()
+    turns: list[int] = []
+
+    async def work(number: int) -> None:
+        await partition_stream.room()
+        turns.append(number)
+        assert partition_stream.put(number, waited=True)
+
+    waiting = [asyncio.ensure_future(work(number)) for number in range(30)]
+    await settle_down()
+    call.taking.set()
+    while not turns:
+        await asyncio.sleep(0)
+        # One that has not waited finds no room while others wait, and lines up behind them.
+        assert not partition_stream.put("newcomer")
+    waiting.append(asyncio.ensure_future(work(30)))
+    await asyncio.gather(*waiting)
+
+    assert turns == list(range(31))
+    assert partition_stream.put("newcomer")
     call.ended.set()
     await running
 

@@ -14,6 +14,8 @@ from bendybus.domain.limits import Tier
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
+from bendybus.frontend.core.quota.quota import Quota
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.sessions import SessionDispatcher
 from bendybus.frontend.core.settle import SettleDispatcher
@@ -191,7 +193,7 @@ class Way:
         """See Upstream."""
         return self._stream.put_always(request)
 
-    def settle(self, request: Any, *, renewal: bool) -> bool:
+    def settle(self, request: Any, *, renewal: bool, waited: bool = False) -> bool:
         """See Upstream."""
         return self._stream.put(request, Lane.RENEW if renewal else Lane.WORK)
 
@@ -247,6 +249,7 @@ class SimulatedFrontEnd:
         self.receives = ReceiveDispatcher(ways, directory, Metrics())
         self.sessions = SessionDispatcher(ways, self.receives, timeout_s=60.0)
         self.settles = SettleDispatcher(ways, Metrics())
+        self.quota = Quota()
         self.copies = SimpleNamespace(changed=lambda: None)
         self._flow = FlowControl(self.receives)
         self._peers = itertools.count()
@@ -293,7 +296,9 @@ class SimulatedFrontEnd:
         front_end: Any = self
         with self._flow.of(f"peer-{next(self._peers)}") as connection, connection.stream() as flow:
             outcomes = StreamFlow(ConnectionFlow(FlowControl(), "me"))
-            async with ReceiverStream(front_end, caller, flow, outcomes) as stream:
+            async with ReceiverStream(
+                front_end, caller, Holder("me", ""), flow, outcomes
+            ) as stream:
                 reader = asyncio.get_running_loop().create_task(stream.read(requests))
                 self.streams.append(stream)
                 try:

@@ -74,6 +74,8 @@ class Settling:
     waiting: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
     # Set while parts of it wait for room in the outboxes of their partitions.
     task: asyncio.Task[None] | None = None
+    # Called once when no partition has anything of it, also if its caller no longer waits.
+    let_go: Callable[[], None] | None = None
 
 
 # A part: its partition, what that is told under which id, its tokens' indexes in the request.
@@ -90,26 +92,37 @@ class SettleDispatcher:
         self._waiting: dict[int, Settling] = {}
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def settle(self, request: SettleRequest) -> SettleOutcome:
-        """Return the outcome of a settlement. Raises InvalidArgument."""
+    async def settle(
+        self, request: SettleRequest, let_go: Callable[[], None] | None = None
+    ) -> SettleOutcome:
+        """Return the outcome of a settlement. Raises InvalidArgument. `let_go`: see `start`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def answer(_: Settling) -> None:
             if not future.done():
                 future.set_result(None)
 
-        settling = self.start(request, answer)
+        settling = self.start(request, answer, let_go)
         try:
             await future
         finally:
             self.forget(settling)
         return settling.outcome
 
-    def start(self, request: SettleRequest, answer: Callable[[Settling], None]) -> Settling:
-        """Begin what `settle` does; `answer` is called once with the outcome, perhaps at once."""
+    def start(
+        self,
+        request: SettleRequest,
+        answer: Callable[[Settling], None],
+        let_go: Callable[[], None] | None = None,
+    ) -> Settling:
+        """Begin what `settle` does; `answer` is called once with the outcome, perhaps at once.
+
+        `let_go` is called once when no partition has anything of it any more, even if it was
+        forgotten.
+        """
         count = check(request)
         until_s = asyncio.get_running_loop().time() + TIMEOUT_S
-        settling = Settling(request, answer, until_s)
+        settling = Settling(request, answer, until_s, let_go=let_go)
         self._metrics.settled.counts[request.disposition.name.lower()] += count
         late: list[_Part] = []
         # Indexes of tokens whose partitions do not exist.
@@ -143,9 +156,8 @@ class SettleDispatcher:
         settling.done = True
         if settling.task is not None:
             settling.task.cancel()
-        for settle_id in settling.waiting:
-            self._waiting.pop(settle_id, None)
-        settling.waiting.clear()
+        # What partitions have stays there, and counts until they answer.
+        self._finish(settling)
 
     def settled(self, answer: deliver_frames.Settled) -> None:
         """Take a partition's outcome."""
@@ -170,8 +182,11 @@ class SettleDispatcher:
                 _fail(settling, indexes, _unknown(partition, why))
                 self._finish(settling)
 
-    def _tell(self, settling: Settling, part: _Part) -> bool:
-        """Hand a part to its partition; return False if it is to wait for room there."""
+    def _tell(self, settling: Settling, part: _Part, *, waited: bool = False) -> bool:
+        """Hand a part to its partition; return False if it is to wait for room there.
+
+        `waited`: it did, and this room is its.
+        """
         upstream, frame, settle_id, indexes = part
         partition, disposition = upstream.partition, settling.request.disposition
         renewal = disposition is Disposition.RENEW_LOCK
@@ -179,7 +194,7 @@ class SettleDispatcher:
             # An ask must not overtake it: it would get the messages that come after these.
             told = upstream.follow(frame)
         else:
-            told = upstream.settle(frame, renewal=renewal)
+            told = upstream.settle(frame, renewal=renewal, waited=waited)
         if told:
             settling.waiting[settle_id] = (partition, indexes)
             self._waiting[settle_id] = settling
@@ -195,11 +210,13 @@ class SettleDispatcher:
     async def _tell_late(self, settling: Settling, parts: list[_Part]) -> None:
         """Hand parts to their partitions as soon as these have room."""
         for part in parts:
-            while not self._tell(settling, part):
+            waited = False
+            while not self._tell(settling, part, waited=waited):
                 left_s = settling.until_s - asyncio.get_running_loop().time()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left_s):
                         await part[0].room()
+                        waited = True
             # None may have waited for an answer when it began.
             self._watch()
         settling.started = True
@@ -209,6 +226,10 @@ class SettleDispatcher:
         if settling.started and not settling.waiting and not settling.done:
             settling.done = True
             settling.answer(settling)
+        let_go = settling.let_go
+        if let_go is not None and settling.done and not settling.waiting:
+            settling.let_go = None
+            let_go()
 
     def _watch(self) -> None:
         if self._sweeper is None and self._waiting:

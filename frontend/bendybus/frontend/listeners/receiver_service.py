@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final
 
 from bendybus.domain import bounds, errors, limits
@@ -11,8 +12,10 @@ from bendybus.frontend.core import (
     by_number,
     peek,
     receive_cache,
+    settle,
 )
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.bounds import TOKENS_A_FRAME
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.listeners import receiver_stream, request_values
@@ -70,7 +73,9 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 await context.send_initial_metadata(
                     (ADMITTED, CLIENT.said, streams.clock(now_ms()))
                 )
-                async with ReceiverStream(self._front_end, opened.caller, flow, outcomes) as stream:
+                async with ReceiverStream(
+                    self._front_end, opened.caller, opened.holder, flow, outcomes
+                ) as stream:
                     reader = asyncio.get_running_loop().create_task(
                         stream.read(opened.frames(context, receiver_pb2.ReceiveStreamRequest)),
                         name="receive-stream-reader",
@@ -89,17 +94,19 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> receiver_pb2.SettleResponse:
         """Settle by tokens as text."""
         bounds.check_count("lock_tokens", len(request.lock_tokens), bounds.TOKENS_A_FRAME_MAX)
-        tokens = b"".join(_token(text) for text in request.lock_tokens)
-        outcome = await self._front_end.settles.settle(
-            SettleRequest(
-                request_values.disposition(request.disposition),
-                tokens,
-                request.changed_properties,
-                request.dead_letter_reason,
-                request.dead_letter_error_description,
-                delay_ms=request.delay_ms,
-            )
+        settling = SettleRequest(
+            request_values.disposition(request.disposition),
+            b"".join(_token(text) for text in request.lock_tokens),
+            request.changed_properties,
+            request.dead_letter_reason,
+            request.dead_letter_error_description,
+            delay_ms=request.delay_ms,
         )
+        settle.check(settling)
+        room, holder = self._front_end.quota.settling, request_values.HOLDER.get()
+        taken = max(len(request.lock_tokens), TOKENS_A_FRAME)
+        await room.wait(holder, taken)
+        outcome = await self._front_end.settles.settle(settling, partial(room.give, holder, taken))
         return receiver_pb2.SettleResponse(
             failures=receiver_stream.to_failures(outcome), locked_until_ms=outcome.locked_until_ms
         )

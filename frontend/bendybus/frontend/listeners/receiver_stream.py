@@ -24,6 +24,7 @@ from bendybus.frontend.core.quota.bounds import (
     WALK_STEPS_A_TURN,
 )
 from bendybus.frontend.core.quota.flow_control import StreamFlow
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.sessions import LockedSession, SessionCache, SessionDispatcher
@@ -108,11 +109,17 @@ class ReceiverStream:
     """See the module."""
 
     def __init__(
-        self, front_end: FrontEnd, caller: Caller, flow: StreamFlow, outcomes: StreamFlow
+        self,
+        front_end: FrontEnd,
+        caller: Caller,
+        holder: Holder,
+        flow: StreamFlow,
+        outcomes: StreamFlow,
     ) -> None:
         self._answers = Answers(self._outstanding, flow)
         self._front_end = front_end
         self._caller = caller
+        self._holder = holder
         self._flow = flow
         # Outcomes have their own: a client that reads no messages can settle those that it has.
         self._outcomes = outcomes
@@ -334,8 +341,12 @@ class ReceiverStream:
         if self._walked > WALK_STEPS_A_TURN:
             self._walked = count
             await asyncio.sleep(0)
+        room = self._front_end.quota.settling
+        await room.wait(self._holder, taken)
         settling = self._front_end.settles.start(
-            request, partial(self._settled, frame.frame_id, taken)
+            request,
+            partial(self._settled, frame.frame_id, taken),
+            partial(room.give, self._holder, taken),
         )
         if not settling.done:
             self._settles.add(settling)

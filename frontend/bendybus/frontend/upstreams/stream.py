@@ -193,9 +193,19 @@ class PartitionStream(Generic[RequestT, AnswerT]):
         # How many were woken and have not come yet.
         self._woken = 0
 
-    def put(self, request: RequestT, lane: Lane = Lane.WORK) -> bool:
-        """Queue a frame; False when too many wait in its lane or the stream is not open."""
-        return self.open and self._outbox.put(request, lane)
+    def put(self, request: RequestT, lane: Lane = Lane.WORK, *, waited: bool = False) -> bool:
+        """Queue a frame; False when too many wait in its lane or the stream is not open.
+
+        The room that others wait for is theirs. `waited`: this frame waited for `room`.
+        """
+        if not self.open or (lane is Lane.WORK and not waited and self._claimed()):
+            return False
+        return self._outbox.put(request, lane)
+
+    def _claimed(self) -> bool:
+        """Whether all room belongs to callers that wait for it or have just been woken."""
+        claims = len(self._waiting) + self._woken
+        return claims > 0 and claims >= self._outbox.room(Lane.WORK)
 
     def put_always(self, request: RequestT) -> bool:
         """Queue a frame that follows from an ask; False only when the stream is not open."""
@@ -204,9 +214,14 @@ class PartitionStream(Generic[RequestT, AnswerT]):
         return self.open
 
     async def room(self) -> None:
-        """Wait until the lane WORK takes a frame or the stream is not open any more."""
+        """Wait until the lane WORK takes a frame or the stream is not open any more.
+
+        The room is the caller's until it awaits something else: see `put`.
+        """
         line = self._waiting.append
-        while self.open and self._outbox.room(Lane.WORK) <= 0:
+        behind = self._claimed()
+        while self.open and (behind or self._outbox.room(Lane.WORK) <= 0):
+            behind = False
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             line(turn)
             # If another frame came in between, it keeps its place.

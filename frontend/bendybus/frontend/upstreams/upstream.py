@@ -166,9 +166,15 @@ class Upstream:
         """Queue what follows from an ask: never dropped. False when the stream is not open."""
         return self._delivers.put_always(request)
 
-    def settle(self, request: partition_pb2.DeliverFramesRequest, *, renewal: bool) -> bool:
-        """Queue a settlement or renewal; False when too many wait or the stream is not open."""
-        return self._delivers.put(request, Lane.RENEW if renewal else Lane.WORK)
+    def settle(
+        self, request: partition_pb2.DeliverFramesRequest, *, renewal: bool, waited: bool = False
+    ) -> bool:
+        """Queue a settlement or renewal; False when too many wait or the stream is not open.
+
+        `waited`: it waited for `room`.
+        """
+        lane = Lane.RENEW if renewal else Lane.WORK
+        return self._delivers.put(request, lane, waited=waited)
 
     @property
     def delivers(self) -> bool:

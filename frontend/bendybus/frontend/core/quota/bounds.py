@@ -97,8 +97,10 @@ SEND_FRAMES: Final = Bounds(
     *("frames of messages that are being stored", Beyond.BUSY),
     in_bytes=False,
 )
+# Of a connection until it has read the outcomes; of a policy, and of all, until partitions answer:
+# each settles what it gets in one line.
 TOKENS: Final = Bounds(
-    *(50_000, UNBOUNDED, UNBOUNDED),
+    *(50_000, share(500_000), 500_000),
     *("locks that are being settled or renewed", Beyond.UNREAD),
     in_bytes=False,
 )

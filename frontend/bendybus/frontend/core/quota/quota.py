@@ -23,7 +23,7 @@ class Quota:
         self.receives = room(bounds.RECEIVES)
         self.calls, self.streams = room(bounds.CALLS), room(bounds.STREAMS)
         self.open_calls = room(bounds.OPEN_CALLS)
-        self.sends = room(bounds.SENDS)
+        self.sends, self.settling = room(bounds.SENDS), room(bounds.TOKENS)
         self.transactions = room(bounds.TRANSACTIONS)
         self.transaction_bytes = room(bounds.TRANSACTION_BYTES)
         self.incomplete, self.links = room(bounds.INCOMPLETE), room(bounds.LINKS)
