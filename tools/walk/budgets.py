@@ -26,13 +26,13 @@ class Budget:
 
 
 BUDGETS: Final = {
-    "send": Budget(74, 260, 1_515, 14, 6.5),
-    "receive": Budget(69, 274, 1_410, 19, 7.2),
-    "settle": Budget(57, 185, 1_025, 12, 6.5),
-    "publish": Budget(83, 323, 1_960, 19, 6.5),
-    "session": Budget(96, 455, 3_790, 18, 22.0),
-    "transaction": Budget(86, 321, 2_320, 18, 13.5),
-    "forward": Budget(88, 329, 2_290, 21, 8.5),
+    "send": Budget(74, 261, 1_520, 14, 6.5),
+    "receive": Budget(69, 275, 1_420, 19, 7.2),
+    "settle": Budget(58, 190, 1_075, 12, 6.5),
+    "publish": Budget(83, 324, 1_965, 19, 6.5),
+    "session": Budget(97, 458, 3_800, 18, 22.0),
+    "transaction": Budget(86, 323, 2_330, 18, 13.5),
+    "forward": Budget(88, 332, 2_305, 21, 8.5),
 }
 
 
