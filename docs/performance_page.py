@@ -37,7 +37,7 @@ _MANY: Final = re.compile(r"many_[a-z]+_(\d+)")
 
 
 class Run:
-    """What one run measured."""
+    """The rows of one run, by section."""
 
     def __init__(self, facts: dict[str, Any]) -> None:
         self.machine: dict[str, Any] = facts["machine"]

@@ -30,7 +30,7 @@ _NOTE: Final = "All acknowledge what is on disk, except NATS JetStream, as shipp
 _MANY_NOTE: Final = (
     "All acknowledge sends on disk; only Bendybus confirms that a message is settled."
 )
-# What is compared, in this order where figures are the same.
+# The systems in the plots, in this order where their figures are equal.
 _SYSTEMS: Final = (
     marks.OURS, "Redis streams", "NATS JetStream", marks.QUORUM, marks.CLASSIC,
     "ActiveMQ Artemis", "Kafka, flush.messages=1",

@@ -17,7 +17,7 @@ from bench.many.orders import REPLIES
 # different machines do the same work: 4 partitions in 2 processes, two each.
 PARTITION_SERVERS: Final = 2
 QUEUE: Final = "bench"
-# What asks for replies in the first gets them in the second.
+# Requests go to the first queue, replies to the second.
 QUEUES: Final = (QUEUE, QUEUE + REPLIES)
 _MANIFEST: Final = """\
 apiVersion: bendybus.io/v1alpha1

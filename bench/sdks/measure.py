@@ -70,7 +70,7 @@ def _sends(
 
 
 async def _create(bus: Bus, count: int) -> None:
-    """Create so many queues, with those that are there."""
+    """Create queues until the bus has `count` of them."""
     names = (f"listed-{number:05}" for number in range(count - len(running.QUEUES)))
     async with ServiceBusAdministrationClient.from_connection_string(
         bus.connection_string

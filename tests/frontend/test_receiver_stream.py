@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,8 +16,10 @@ from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.settle import SettleDispatcher
 from bendybus.frontend.listeners import receiver_stream
+from bendybus.frontend.listeners.receiver_service import ReceiverService
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.listeners.request_memory import Frames
+from bendybus.frontend.listeners.request_values import HOLDER
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import receiver_pb2
@@ -218,6 +221,30 @@ async def test_a_policy_whose_locks_are_being_settled_does_not_hold_up_others() 
         await settle_down()
 
         assert len(client.front_end.partition.told) == 1
+
+
+@pytest.mark.requirement("R648")
+async def test_a_settlement_by_a_call_of_its_own_counts_for_its_policy() -> None:
+    client = Client()
+    front_end: Any = client.front_end
+    anything: Any = None
+    room = client.front_end.quota.settling
+    busy = Holder("another connection", "policy")
+    assert room.take(busy, TOKENS.policy)
+    request = receiver_pb2.SettleRequest(disposition=COMPLETE, lock_tokens=[str(UUID(int=0))])
+
+    HOLDER.set(Holder("me", "policy"))
+    call = asyncio.ensure_future(ReceiverService(front_end, anything).Settle(request, anything))
+    await settle_down()
+    assert not client.front_end.partition.told
+
+    room.give(busy, TOKENS.policy)
+    await settle_down()
+    assert room.held == TOKENS_A_FRAME
+    client.front_end.answer()
+
+    assert not (await call).failures
+    assert room.held == 0
 
 
 async def test_outcomes_that_a_client_does_not_read_are_counted_and_end_its_settlements(

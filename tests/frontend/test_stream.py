@@ -73,6 +73,20 @@ async def call() -> FakeCall:
     return FakeCall()
 
 
+async def full_stream(call: FakeCall) -> tuple[PartitionStream[Any, Any], asyncio.Future[Any]]:
+    """Return a stream whose lane WORK is full, as its partition takes nothing yet."""
+    partition_stream = PartitionStream[Any, Any](lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
+    await settle_down()
+    for _ in range(2):
+        # The writer has one in its hands.
+        while partition_stream.put("first"):
+            pass
+        await settle_down()
+    return partition_stream, running
+
+
 async def settle_down() -> None:
     """Let every task run that can."""
     for _ in range(10):
@@ -122,15 +136,7 @@ async def test_lanes_are_served_in_turn(call: FakeCall) -> None:
 
 
 async def test_whoever_fills_the_lane_of_settlements_waits_for_room(call: FakeCall) -> None:
-    partition_stream = PartitionStream[Any, Any](lambda: None)
-    call.taking.clear()
-    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
-    await settle_down()
-    for _ in range(2):
-        # The writer has one in its hands.
-        while partition_stream.put("settlement"):
-            pass
-        await settle_down()
+    partition_stream, running = await full_stream(call)
     waiting = asyncio.ensure_future(partition_stream.room())
     await settle_down()
     assert not waiting.done()
@@ -154,15 +160,7 @@ async def test_those_who_wait_for_room_are_woken_one_by_one_in_their_order(
 
     monkeypatch.setattr(stream.Outbox, "room", counted)
     monkeypatch.setitem(stream.FRAMES_MAX, Lane.WORK, 10)
-    partition_stream = PartitionStream[Any, Any](lambda: None)
-    call.taking.clear()
-    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
-    await settle_down()
-    for _ in range(2):
-        # The writer has one in its hands.
-        while partition_stream.put("first"):
-            pass
-        await settle_down()
+    partition_stream, running = await full_stream(call)
 
     async def work(number: int) -> None:
         waited = False
@@ -192,14 +190,7 @@ async def test_room_belongs_to_those_who_wait_for_it(
     call: FakeCall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(stream.FRAMES_MAX, Lane.WORK, 10)
-    partition_stream = PartitionStream[Any, Any](lambda: None)
-    call.taking.clear()
-    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
-    await settle_down()
-    for _ in range(2):
-        while partition_stream.put("first"):
-            pass
-        await settle_down()
+    partition_stream, running = await full_stream(call)
     turns: list[int] = []
 
     async def work(number: int) -> None:

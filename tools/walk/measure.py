@@ -45,7 +45,7 @@ class Walk:
     name: str
     # By process ("client", "front end", "partitions"), in the order of their first calls.
     functions: dict[str, tuple[Function, ...]]
-    # Of one run, in these functions. How often the others run changes with the machine's speed.
+    # Lines executed in these functions in one run. Others run more often on a slow machine.
     lines: float
     depth: int
     hand_overs: float
@@ -210,7 +210,10 @@ def _without(walked: Trace, idle: Trace) -> dict[Function, int]:
 
 
 def walk_of(name: str, walked: dict[str, Trace], idle: dict[str, Trace], idle_share: float) -> Walk:
-    """Return what `walked` has that `idle` has not, by role; `idle_share` of idling is in both."""
+    """Return the walk: the functions in `walked`, by role, that are not in `idle`.
+
+    `idle_share`: how much of the time of `idle` the walk took.
+    """
     own = {role: _without(trace, idle[role]) for role, trace in walked.items()}
     hand_overs = sum(each.hand_overs for each in walked.values())
     hand_overs_of_idling = sum(each.hand_overs for each in idle.values()) * idle_share

@@ -28,7 +28,7 @@ REQUESTS_MAX: Final = 128
 RUNS_PER_S: Final = 16
 # Partitions that have a batch of sends without a key under way, while no whole run waits.
 BUSY: Final = 2
-# What is under way for longer holds up no other partition.
+# A batch under way for longer holds up no other partition.
 HOLD_S: Final = 1 / RUNS_PER_S
 
 

@@ -74,7 +74,7 @@ class Settling:
     waiting: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
     # Set while parts of it wait for room in the outboxes of their partitions.
     task: asyncio.Task[None] | None = None
-    # Called once when no partition has anything of it, also if its caller no longer waits.
+    # Called once when no partition has any part of it, even if its caller no longer waits.
     let_go: Callable[[], None] | None = None
 
 
@@ -156,7 +156,7 @@ class SettleDispatcher:
         settling.done = True
         if settling.task is not None:
             settling.task.cancel()
-        # What partitions have stays there, and counts until they answer.
+        # The parts that partitions have stay there, and count until they answer.
         self._finish(settling)
 
     def settled(self, answer: deliver_frames.Settled) -> None:

@@ -15,7 +15,7 @@ from bendybus.frontend.core import (
     settle,
 )
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.core.quota.bounds import TOKENS_A_FRAME
+from bendybus.frontend.core.quota.bounds import charged_tokens
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.listeners import receiver_stream, request_values
@@ -104,7 +104,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         )
         settle.check(settling)
         room, holder = self._front_end.quota.settling, request_values.HOLDER.get()
-        taken = max(len(request.lock_tokens), TOKENS_A_FRAME)
+        taken = charged_tokens(len(request.lock_tokens))
         await room.wait(holder, taken)
         outcome = await self._front_end.settles.settle(settling, partial(room.give, holder, taken))
         return receiver_pb2.SettleResponse(

@@ -97,8 +97,8 @@ SEND_FRAMES: Final = Bounds(
     *("frames of messages that are being stored", Beyond.BUSY),
     in_bytes=False,
 )
-# Of a connection until it has read the outcomes; of a policy, and of all, until partitions answer:
-# each settles what it gets in one line.
+# A connection holds them until it has read the outcomes, a policy and all until partitions answer:
+# each partition settles in one line.
 TOKENS: Final = Bounds(
     *(50_000, share(500_000), 500_000),
     *("locks that are being settled or renewed", Beyond.UNREAD),
@@ -128,6 +128,11 @@ UNREAD: Final = Bounds(
 TOKEN_BYTES: Final = 32
 # A connection may leave this unread even if all together leave too much.
 UNREAD_MIN: Final = 1 * MB
+
+
+def charged_tokens(count: int) -> int:
+    """Return how many locks a settlement of `count` of them is charged as."""
+    return max(count, TOKENS_A_FRAME)
 
 
 def incomplete(largest_bytes: int) -> Bounds:

@@ -18,9 +18,9 @@ from bendybus.frontend.core.quota.bounds import (
     REFUSALS_A_SECOND,
     SEND_FRAMES,
     TOKENS,
-    TOKENS_A_FRAME,
     UNREAD,
     UNREAD_MIN,
+    charged_tokens,
 )
 
 
@@ -113,7 +113,7 @@ class ConnectionFlow:
 
     async def take_tokens(self, count: int) -> int:
         """Wait until so many tokens may be settled; return what to give back when answered."""
-        taken = max(count, TOKENS_A_FRAME)
+        taken = charged_tokens(count)
         while self._tokens and self._tokens + taken > TOKENS.connection:
             self._room.clear()
             await self._room.wait()
