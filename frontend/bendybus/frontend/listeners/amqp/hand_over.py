@@ -52,6 +52,9 @@ COLLECTS_S: Final = 0.35
 # How long a receive of that SDK is waited for without knowing whether it will end in time.
 GUESS_S: Final = 5.0
 LOOK_S: Final = 0.05
+# What is under way is answered within this, however late it is: an SDK repeats what has no answer,
+# and a cancellation that was done fails then.
+ANSWERS_S: Final = 0.75
 # The product of Vert.x. If credit is taken back while transfers are on their way, proton-j counts a
 # credit below zero, and SmallRye's connector, which requests as many messages, fails for good.
 KEEPS_CREDIT: Final = "vertx-proton"
@@ -71,7 +74,8 @@ GOODBYE_S: Final = 1.0
 async def hand_over(connection: "ClientConnection", until_s: float) -> None:
     """Finish what is under way, then cut: the client connects to another front end.
 
-    `until_s`: how long answers are waited for, on the loop's clock.
+    `until_s`: how long answers are waited for, on the loop's clock; the last ones for ANSWERS_S at
+    least.
     """
     loop = asyncio.get_running_loop()
     if connection.product == RECEIVES_BY_CALL:
@@ -106,7 +110,8 @@ async def hand_over(connection: "ClientConnection", until_s: float) -> None:
     await _delivered(connection, until_s)
     await _idle(connection, min(until_s, loop.time() + MOMENT_S))
     connection.hushed = True
-    await _idle(connection, until_s)
+    # A program that keeps messages may have used up the time.
+    await _idle(connection, max(until_s, loop.time() + ANSWERS_S))
     # STRICTLY TOGETHER with the last look at what is under way: what is read from now on is not
     # done, so that the client, which hears nothing of it, repeats it safely.
     connection.stage = Stage.HANDED_OVER
