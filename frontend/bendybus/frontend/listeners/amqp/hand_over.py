@@ -52,8 +52,8 @@ COLLECTS_S: Final = 0.35
 # How long a receive of that SDK is waited for without knowing whether it will end in time.
 GUESS_S: Final = 5.0
 LOOK_S: Final = 0.05
-# What is under way is answered within this, however late it is: an SDK repeats what has no answer,
-# and a cancellation that was done fails then.
+# Operations under way are answered within this, however late it is: an SDK repeats those without an
+# answer, and a cancellation that was done fails then.
 ANSWERS_S: Final = 0.75
 # The product of Vert.x. If credit is taken back while transfers are on their way, proton-j counts a
 # credit below zero, and SmallRye's connector, which requests as many messages, fails for good.
