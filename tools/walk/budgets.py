@@ -28,9 +28,9 @@ class Budget:
 BUDGETS: Final = {
     "send": Budget(74, 261, 1_520, 14, 6.5),
     "receive": Budget(69, 275, 1_420, 19, 7.2),
-    "settle": Budget(58, 190, 1_075, 12, 6.5),
+    "settle": Budget(58, 192, 1_080, 12, 6.5),
     "publish": Budget(83, 324, 1_965, 19, 6.5),
-    "session": Budget(97, 458, 3_800, 18, 22.0),
+    "session": Budget(97, 459, 3_800, 18, 22.0),
     "transaction": Budget(86, 323, 2_330, 18, 13.5),
     "forward": Budget(88, 332, 2_305, 21, 8.5),
 }

@@ -150,6 +150,7 @@ def encode(message: ServiceBusMessage) -> tuple[bytes, bytes]:
     body = message._body
     if (
         type(body) is bytes
+        and message._body_type is _DATA
         and message._application_properties is None
         and message._content_type is None
         and message._correlation_id is None

@@ -15,7 +15,7 @@ from bendybus.frontend.core import (
     settle,
 )
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.core.quota.bounds import charged_tokens
+from bendybus.frontend.core.quota.flow_control import charged_tokens
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.listeners import receiver_stream, request_values

@@ -130,11 +130,6 @@ TOKEN_BYTES: Final = 32
 UNREAD_MIN: Final = 1 * MB
 
 
-def charged_tokens(count: int) -> int:
-    """Return how many locks a settlement of `count` of them is charged as."""
-    return max(count, TOKENS_A_FRAME)
-
-
 def incomplete(largest_bytes: int) -> Bounds:
     """Return the bounds on incomplete messages, with room for three of the largest size."""
     most = max(32 * MB, 3 * largest_bytes)

@@ -18,10 +18,15 @@ from bendybus.frontend.core.quota.bounds import (
     REFUSALS_A_SECOND,
     SEND_FRAMES,
     TOKENS,
+    TOKENS_A_FRAME,
     UNREAD,
     UNREAD_MIN,
-    charged_tokens,
 )
+
+
+def charged_tokens(count: int) -> int:
+    """Return how many locks a settlement of `count` of them is charged as."""
+    return max(count, TOKENS_A_FRAME)
 
 
 class Pausable(Protocol):
