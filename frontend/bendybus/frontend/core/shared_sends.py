@@ -184,7 +184,8 @@ class _Line:
     def _flush_due(self) -> None:
         self._due = False
         for _ in range(BATCHES_A_TURN):
-            batch = self.waiting.next(self._loop.time(), self._sends.available)
+            now_s = self._loop.time()
+            batch = self.waiting.next(now_s, self._sends.available)
             if batch is None:
                 break
             self._send(*batch)
@@ -192,9 +193,9 @@ class _Line:
             self._flush_soon()
             return
         if self.waiting and self._pinned is None and not self._looking:
-            # A run becomes shorter as time goes by, so another partition may get one.
+            # As time goes by a run becomes shorter, and what is under way holds up no more.
             self._looking = True
-            self._loop.call_later(LOOK_S, self._look)
+            self._loop.call_later(self.waiting.held_up_s(now_s) or LOOK_S, self._look)
 
     def _look(self) -> None:
         self._looking = False
@@ -218,7 +219,7 @@ class _Line:
                 groups.append([each])
             joins = not hasty
         if not groups:
-            self.waiting.answered(partition)
+            self.waiting.answered(partition, now_s)
         for _ in groups[1:]:
             self.waiting.also(partition)
         for group in groups:
@@ -256,7 +257,7 @@ class _Line:
     def _answered(
         self, partition: int, requests: Sequence[_Request], result: SendOutcome | BusError
     ) -> None:
-        self.waiting.answered(partition)
+        self.waiting.answered(partition, self._loop.time())
         for each in requests:
             self._sends.give_room(each.held)
         for each, own in zip(requests, _outcomes(requests, result), strict=True):
