@@ -46,6 +46,9 @@ class SendOutbox(PatientOutbox[partition_pb2.SendFramesRequest]):
         super().__init__(later)
         self._merges = False
         self._waiting_bytes = 0
+        # What waits, by frame id; protobuf encodes a whole frame to say its size.
+        self._sizes: dict[int, int] = {}
+        self._taken_bytes = 0
         # By frame id: small ones for queues that wait.
         self._small: set[int] = set()
 
@@ -53,7 +56,7 @@ class SendOutbox(PatientOutbox[partition_pb2.SendFramesRequest]):
         """Add a frame; False, and it is not added, when the lane is full."""
         if not super().put(request, lane):
             return False
-        size_bytes = request.ByteSize()
+        size_bytes = self._sizes[request.frame_id] = request.ByteSize()
         self._waiting_bytes += size_bytes
         if lane is Lane.WORK and size_bytes <= SMALL_BYTES:
             self._small.add(request.frame_id)
@@ -63,7 +66,8 @@ class SendOutbox(PatientOutbox[partition_pb2.SendFramesRequest]):
         """Return the next frame, if it is not larger than `bytes_max`."""
         request = super().take(bytes_max)
         if request is not None:
-            self._waiting_bytes -= request.ByteSize()
+            self._taken_bytes = self._sizes.pop(request.frame_id)
+            self._waiting_bytes -= self._taken_bytes
             if request.frame_id in self._small:
                 self._small.remove(request.frame_id)
                 self._under_way.add(request.frame_id)
@@ -78,7 +82,7 @@ class SendOutbox(PatientOutbox[partition_pb2.SendFramesRequest]):
                 self._limit_wait()
             return None
         first = self.take()
-        if first is None or not self._waiting_bytes or first.ByteSize() > SMALL_BYTES:
+        if first is None or not self._waiting_bytes or self._taken_bytes > SMALL_BYTES:
             return first
         return frame_forms.merged(first, self.take)
 
