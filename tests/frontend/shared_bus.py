@@ -1,7 +1,7 @@
 """The sends of a front end in this process, whose partitions a test plays."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bendybus.domain.directory import Directory
@@ -147,3 +147,20 @@ class Sent:
             return result
         [error] = result.failures.values()
         return error
+
+
+class LaterLoop:
+    """A loop whose time and timers a test has."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._now_s = loop.time()
+        self.later_s = 0.0
+        self.timers: list[Callable[[], None]] = []
+        self.call_soon = loop.call_soon
+
+    def time(self) -> float:
+        return self._now_s + self.later_s
+
+    def call_later(self, _: float, action: Callable[[], None]) -> None:
+        self.timers.append(action)

@@ -33,6 +33,7 @@ class Steady:
     took_ms: Callable[[int], float]
     """How long a batch takes, by partition."""
     pause_ms: float = 0.0
+    reached: Callable[[int], bool] = lambda _: True
     now_ms: float = 0.0
     got: Counter[int] = field(default_factory=Counter)
     """Messages, by partition."""
@@ -54,7 +55,7 @@ class Steady:
         return self
 
     def _flush(self, line: SendLine[Send], due: Due) -> None:
-        while batch := line.next(self.now_ms / 1_000, lambda _: True):
+        while batch := line.next(self.now_ms / 1_000, self.reached):
             self.batches.append(len(batch.requests))
             ends_ms = self.now_ms + self.took_ms(batch.partition)
             due.append((ends_ms, partial(self._answer, line, due, batch)))
@@ -101,3 +102,12 @@ def test_a_slow_partition_holds_up_what_is_for_others_for_no_more_than_two_turns
     assert others_ms[len(others_ms) // 2] < 5
     assert others_ms[int(0.99 * len(others_ms))] < 20
     assert seen.waited_ms[2]
+
+
+@pytest.mark.parametrize("slow_ms", [100, 200])
+def test_a_slow_partition_that_is_the_only_one_left_gets_all_that_waits(slow_ms: int) -> None:
+    seen = Steady(16, lambda _: slow_ms, pause_ms=1, reached=lambda partition: partition == 3)
+    seen.run(64, 2_000)
+
+    waited_ms = sorted(seen.waited_ms[3])
+    assert waited_ms[len(waited_ms) // 2] <= 2 * slow_ms

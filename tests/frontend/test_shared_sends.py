@@ -1,7 +1,6 @@
 """Sends of many connections go to a partition together, and each is answered by itself."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from bendybus.frontend.core.shared_sends import BYTES_MAX, MESSAGES_MAX
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2
 from tests.frontend.entities import queue
-from tests.frontend.shared_bus import FrontEnd
+from tests.frontend.shared_bus import FrontEnd, LaterLoop
 
 pytestmark = pytest.mark.requirement("R639")
 FULL = errors.QuotaExceeded("full")
@@ -202,23 +201,6 @@ async def test_sends_keep_their_order_however_much_time_they_have() -> None:
     ]  # fmt: skip
 
 
-class LaterLoop:
-    """A loop whose time and timers a test has."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._now_s = loop.time()
-        self.later_s = 0.0
-        self.timers: list[Callable[[], None]] = []
-        self.call_soon = loop.call_soon
-
-    def time(self) -> float:
-        return self._now_s + self.later_s
-
-    def call_later(self, _: float, action: Callable[[], None]) -> None:
-        self.timers.append(action)
-
-
 async def test_two_partitions_without_an_answer_do_not_hold_up_a_send_for_long() -> None:
     bus = FrontEnd()
     for number in range(64):
@@ -383,3 +365,22 @@ async def test_a_failure_of_one_client_counts_no_message_of_another_as_not_sent(
     label = {"entity": "plain"}
     assert value("bendybus_incoming_messages_total", label) == 2
     assert value("bendybus_throttled_requests_total", label) == 1
+
+
+async def test_a_late_answer_that_cannot_be_told_stops_no_line() -> None:
+    bus = FrontEnd()
+    bus.send("a", "a1")
+    await read()
+    batch = message_pb2.MessageBatch(messages=[b"b1"])
+    late = SendRequest("plain", SubQueue.MAIN, batch, timeout_ms=1_000, measured=True)
+    gone: list[object] = []
+    bus.shared.submit(late, lambda _: gone.remove("client"), Holder("b", ""))
+    loop: Any = LaterLoop()
+    bus.shared._lines["uid-plain"][2]._loop = loop
+    loop.later_s = 2.0
+    other = bus.send("c", "c1")
+    bus.answer(1)
+    await read()
+    bus.answer(2)
+
+    assert other.numbers == [2]

@@ -70,6 +70,42 @@ def test_settlements_of_thousands_of_locks_do_not_keep_sends_waiting() -> None:
     assert len(waiting.take(0)) == len(settled)
 
 
+@pytest.mark.requirement("R466")
+def test_renewals_and_asks_do_not_wait_for_all_that_others_settle_and_send() -> None:
+    waiting = Inbox()
+    many = bytes(limits.SETTLE_TOKENS_MAX * TOKEN_BYTES)
+    batch = Batch([b"x"] * 400)
+    for number in range(90):
+        waiting.put(Settle("other", number, Disposition.COMPLETE, many))
+        waiting.put(Append("t", EntityRef("busy", 1), batch))
+    waiting.put(Withdraw("s", 1))
+    waiting.put(Settle("s", 1, Disposition.RENEW_LOCK, bytes(TOKEN_BYTES)))
+
+    first, *_ = waiting.take(0)
+
+    assert isinstance(first, Settle)
+    assert first.disposition is Disposition.RENEW_LOCK
+    turns, messages, taken = 1, 0, waiting.take(0)
+    while not any(isinstance(each, Withdraw) for each in taken):
+        turns, taken = turns + 1, waiting.take(0)
+        messages += sum(len(each.batch.payloads) for each in taken if isinstance(each, Append))
+    assert turns <= 90 * limits.SETTLE_TOKENS_MAX // inbox.TAKE_TOKENS
+    assert 0 < messages <= 1_200 * turns
+
+
+@pytest.mark.requirement("R466")
+def test_renewals_leave_half_of_a_commit_to_settlements() -> None:
+    waiting = Inbox()
+    many = bytes(limits.SETTLE_TOKENS_MAX * TOKEN_BYTES)
+    for number in range(20):
+        waiting.put(Settle("other", number, Disposition.RENEW_LOCK, many))
+    waiting.put(Settle("s", 1, Disposition.COMPLETE, bytes(TOKEN_BYTES)))
+
+    taken = [each.disposition for each in waiting.take(0) if isinstance(each, Settle)]
+
+    assert taken == [Disposition.RENEW_LOCK, Disposition.COMPLETE]
+
+
 def test_a_full_inbox_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "SEND_BYTES_MAX", 100)
     waiting = Inbox()

@@ -6,7 +6,7 @@ comes meanwhile goes with the next. So a partition has one request for what many
 same time, and a client that is alone never waits.
 
 Sends without a key are spread evenly: a batch has at most a *run*, a sixteenth of what the entity
-gets within a second, and goes to the partition that got the least. When a whole run waits, each
+gets within a second, or the partition's share of what waits, and goes to the one that got the least. When a whole run waits, each
 partition that is free gets one. Otherwise two at a time are enough to be busy, and make larger
 batches than all of them: while one is busy, the next batch waits until it is as large as that one,
 so that those who await their sends go in two halves. A partition that takes twice as long as
@@ -113,10 +113,15 @@ class SendLine(Generic[WaitingT]):
             run = max(1, (self._rate.of_last_second(now_s) + self._messages) // RUNS_PER_S)
             if self._messages < run and self._under_way.holds_up(self._messages, now_s):
                 return None
-        partition = self._choose(available)
-        if partition is None:
+        free = [each for each in self._partitions if each not in self._under_way]
+        # If none can be reached the sends learn so.
+        reachable = list(filter(available, free))
+        if not reachable and self._under_way:
             return None
-        requests, count = self._take(min(run, MESSAGES_MAX))
+        partition = min(reachable or free, key=self._turn)
+        # Where few can be reached and take long, runs would become small, and then smaller.
+        share = -(-self._messages // (len(reachable) + len(self._under_way) or 1))
+        requests, count = self._take(min(max(run, share), MESSAGES_MAX))
         self._under_way.add(partition, count, now_s)
         self._rate.add(count, now_s)
         if len(self._partitions) > 1:
@@ -160,14 +165,6 @@ class SendLine(Generic[WaitingT]):
         """Return for how long what is under way may hold up what waits; 0: nothing does."""
         return self._under_way.holds_up_s(now_s)
 
-    def _choose(self, available: Callable[[int], bool]) -> int | None:
-        free = [each for each in self._partitions if each not in self._under_way]
-        # If none can be reached the sends learn so.
-        reachable = list(filter(available, free))
-        if not reachable and self._under_way:
-            return None
-        return min(reachable or free, key=self._turn)
-
     def _turn(self, partition: int) -> tuple[int, int]:
         place = self._partitions.index(partition)
         return self._got[partition], (place - self._first) % len(self._partitions)
@@ -206,8 +203,8 @@ class _UnderWay:
         # How long batches took on average, the newest ones above all.
         self._usual_s = HOLD_S
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
+    def __len__(self) -> int:
+        return len(self._parts)
 
     def __contains__(self, partition: int) -> bool:
         return partition in self._parts

@@ -46,6 +46,8 @@ BATCHES_A_TURN: Final = 4
 HASTY_S: Final = 30.0
 # When a line whose partitions are busy is looked at again.
 LOOK_S: Final = 0.05
+# Timers of the loop have whole milliseconds: just before a moment, one would be due again at once.
+TICK_S: Final = 0.001
 # Entities whose lines are kept without use; with more, all that are idle go.
 ENTITIES_MAX: Final = 1_000
 
@@ -195,7 +197,8 @@ class _Line:
         if self.waiting and self._pinned is None and not self._looking:
             # As time goes by a run becomes shorter, and what is under way holds up no more.
             self._looking = True
-            self._loop.call_later(self.waiting.held_up_s(now_s) or LOOK_S, self._look)
+            held_up_s = self.waiting.held_up_s(now_s)
+            self._loop.call_later(held_up_s + TICK_S if held_up_s else LOOK_S, self._look)
 
     def _look(self) -> None:
         self._looking = False
@@ -209,7 +212,8 @@ class _Line:
         for each in requests:
             if each.until_s <= now_s:
                 self._sends.give_room(each.held)
-                self._sends.refuse(each.request, each.respond, timed_out(self.entity))
+                respond = partial(_respond, each)
+                self._sends.refuse(each.request, respond, timed_out(self.entity))
                 continue
             # A request with little time left goes alone: one deadline holds for all of a batch.
             hasty = each.until_s <= now_s + HASTY_S
@@ -261,13 +265,17 @@ class _Line:
         for each in requests:
             self._sends.give_room(each.held)
         for each, own in zip(requests, _outcomes(requests, result), strict=True):
-            try:
-                each.respond(own)
-            except Exception:  # it costs one client its answer, never the others theirs
-                logger.exception("shared sends: an answer could not be delivered")
+            _respond(each, own)
         if self.waiting:
             # In a turn of its own: this may be in the middle of the dispatcher's actions.
             self._flush_soon()
+
+
+def _respond(request: _Request, result: SendOutcome | BusError) -> None:
+    try:
+        request.respond(result)
+    except Exception:  # it costs one client its answer, never the others theirs
+        logger.exception("shared sends: an answer could not be delivered")
 
 
 def _outcomes(

@@ -2,7 +2,8 @@
 
 Sends and transactions wait per entity and are taken round robin, so that one busy entity does not
 keep others waiting; everything else (settling, asks, small reads) goes first, because it is small
-and makes room. Only the read of a fence waits with the sends: it must see those that came before
+and makes room. Renewals go before that: a lock must not end while settlements of others are done.
+While more settlements wait than go into one commit, sends have a small share of each. Only the read of a fence waits with the sends: it must see those that came before
 it. *Looks*, which read many rows, wait per entity, too: one is taken with a commit, and more while
 its turn has time. Each entity has a share of the places for waiting commands.
 """
@@ -12,11 +13,13 @@ from collections import deque
 from typing import Final
 
 from bendybus.domain import lock_token
+from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.broker.rule_table import COMMANDS, Phase
 from bendybus.partition_server.state.commands import (
     Append,
     Command,
     GetFence,
+    RenewSession,
     SendFenced,
     Settle,
     TakeForwarded,
@@ -33,6 +36,8 @@ TAKE_URGENT: Final = 2_000
 TAKE_TOKENS: Final = 10_000
 TAKE_MESSAGES: Final = 20_000
 TAKE_BYTES: Final = 8 * 1024 * 1024
+# Of a commit's messages and bytes while settlements are left for the next ones: asks wait, too.
+SHARE_BESIDE_SETTLEMENTS: Final = 20
 # What is committed alone counts as so many messages at least: fifty of them are one turn.
 ALONE_MESSAGES: Final = TAKE_MESSAGES // 50
 
@@ -52,6 +57,7 @@ class Inbox:
         self._alarm.acquire()
         self._sleeping = False
         self._urgent: deque[Command] = deque()
+        self._renewals: deque[Command] = deque()
         self._sends: dict[str, deque[tuple[Send, int]]] = {}
         # By UID.
         self._frames: Shares[str] = Shares()
@@ -72,9 +78,10 @@ class Inbox:
                     return False
             else:
                 assert not any(map(comes_alone, commands)), "sends and looks come alone"
-                if len(self._urgent) + len(commands) > URGENT_MAX:
+                if len(self._urgent) + len(self._renewals) + len(commands) > URGENT_MAX:
                     return False
-                self._urgent.extend(commands)
+                for command in commands:
+                    (self._renewals if _renews(command) else self._urgent).append(command)
             self._ring()
         return True
 
@@ -114,7 +121,9 @@ class Inbox:
     def take(self, timeout_s: float) -> list[Command]:
         """Return what goes into the next commit; empty after `timeout_s` without anything."""
         with self._lock:
-            waits = self._urgent or self._sends or self._looks or self._woken
+            waits = (
+                self._urgent or self._renewals or self._sends or self._looks or self._woken
+            )
             self._sleeping = timeout_s > 0 and not waits
             sleeping = self._sleeping
         rung = sleeping and self._alarm.acquire(timeout=timeout_s)
@@ -123,23 +132,26 @@ class Inbox:
                 # Rung just after the time was over.
                 self._alarm.acquire()
             self._sleeping = self._woken = False
-            taken = self._take_urgent()
+            taken, tokens = self._take_urgent()
             if self._sends:
-                taken += self._take_sends()
+                taken += self._take_sends(1 if tokens < TAKE_TOKENS else SHARE_BESIDE_SETTLEMENTS)
             if self._looks:
                 taken.append(self._next_look())
             return taken
 
-    def _take_urgent(self) -> list[Command]:
+    def _take_urgent(self) -> tuple[list[Command], int]:
+        """Return commands, and how many locks they settle or renew; renewals are half of it."""
         taken: list[Command] = []
         tokens = 0
-        while self._urgent and len(taken) < TAKE_URGENT and tokens < TAKE_TOKENS:
-            command = self._urgent.popleft()
-            taken.append(command)
-            if isinstance(command, Settle):
-                # A frame has up to 5,000: as many as commands would keep sends waiting for seconds.
-                tokens += len(command.tokens) // lock_token.TOKEN_BYTES
-        return taken
+        for line, share in ((self._renewals, 2), (self._urgent, 1)):
+            while line and len(taken) < TAKE_URGENT // share and tokens < TAKE_TOKENS // share:
+                command = line.popleft()
+                taken.append(command)
+                if isinstance(command, Settle):
+                    # A frame has up to 5,000: as many as commands would keep sends waiting for
+                    # seconds.
+                    tokens += len(command.tokens) // lock_token.TOKEN_BYTES
+        return taken, tokens
 
     def take_look(self) -> Command | None:
         """Return one more command that reads many rows; None: none waits."""
@@ -156,11 +168,13 @@ class Inbox:
         self._waiting_looks.add(uid, -1)
         return command
 
-    def _take_sends(self) -> list[Command]:
+    def _take_sends(self, share: int) -> list[Command]:
+        """Return sends: this part of a commit's messages and bytes."""
+        messages_max, bytes_max = TAKE_MESSAGES // share, TAKE_BYTES // share
         taken: list[Command] = []
         messages = size_bytes = 0
         counts: dict[str, tuple[int, int]] = {}
-        while self._sends and messages < TAKE_MESSAGES and size_bytes < TAKE_BYTES:
+        while self._sends and messages < messages_max and size_bytes < bytes_max:
             for uid in list(self._sends):
                 line = self._sends.pop(uid)
                 command, command_bytes = line.popleft()
@@ -172,7 +186,7 @@ class Inbox:
                 if line:
                     # At the end of the row: the next commit begins with another entity.
                     self._sends[uid] = line
-                if messages >= TAKE_MESSAGES or size_bytes >= TAKE_BYTES:
+                if messages >= messages_max or size_bytes >= bytes_max:
                     break
         for uid, (frames, taken_bytes) in counts.items():
             self._frames.add(uid, -frames)
@@ -188,6 +202,12 @@ def is_look(command: Command) -> bool:
 def comes_alone(command: Command) -> bool:
     """Whether a command waits in a line of its entity."""
     return isinstance(command, _SENDS) or is_look(command)
+
+
+def _renews(command: Command) -> bool:
+    if isinstance(command, Settle):
+        return command.disposition is Disposition.RENEW_LOCK
+    return isinstance(command, RenewSession)
 
 
 def _uid_of(command: Command) -> str:
