@@ -27,13 +27,20 @@ class Partitions:
         self.answers = list(answers)
         self.requests: list[SettleRequest] = []
 
-    def start(self, request: SettleRequest, answer: Callable[[Settling], None]) -> Settling:
+    def start(
+        self,
+        request: SettleRequest,
+        answer: Callable[[Settling], None],
+        let_go: Callable[[], None] | None = None,
+    ) -> Settling:
         self.requests.append(request)
         settling = Settling(request, answer, 0.0)
         for index, error in enumerate(self.answers.pop(0)):
             if error is not None:
                 settling.outcome.failures.append(([index], error))
         answer(settling)
+        if let_go is not None:
+            let_go()
         return settling
 
 
@@ -98,3 +105,15 @@ async def test_renewals_are_not_repeated() -> None:
     partitions = Partitions([UNKNOWN])
 
     assert await settle(partitions, request(1, Disposition.RENEW_LOCK)) == {0: UNKNOWN}
+
+
+@pytest.mark.requirement("R648")
+async def test_its_locks_are_let_go_once_when_no_try_is_left() -> None:
+    partitions: Any = Partitions([UNKNOWN, None], [UNKNOWN], [None])
+    let_go: list[int] = []
+
+    await RepeatedSettles(partitions).settle(
+        request(2), lambda: let_go.append(len(partitions.requests))
+    )
+
+    assert let_go == [3]

@@ -9,6 +9,7 @@ from bendybus.domain.disposition import Disposition
 from bendybus.frontend.core import settle
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.settle import SettleDispatcher
+from bendybus.frontend.upstreams.deliver_frames import Settled
 from tests.frontend.test_settle import Partition, ask, partition, settlement
 from tests.frontend.test_stream import settle_down
 
@@ -40,3 +41,27 @@ async def test_a_settlement_that_waited_for_room_times_out_like_any_other(
     [(indexes, error)] = outcome.failures
     assert list(indexes) == [0]
     assert isinstance(error, errors.OutcomeUnknown)
+
+
+@pytest.mark.requirement("R648")
+async def test_locks_count_until_their_partition_answers_though_their_time_is_over(
+    partition: Partition,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settle, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(settle, "SWEEP_S", 0.05)
+    partition.call.taking.set()
+    settles = SettleDispatcher({0: partition}, Metrics())
+    answered, let_go = asyncio.Event(), asyncio.Event()
+
+    settling = settles.start(settlement(Disposition.COMPLETE), lambda _: answered.set(), let_go.set)
+    async with asyncio.timeout(2):
+        await answered.wait()
+
+    assert isinstance(settling.outcome.failures[0][1], errors.OutcomeUnknown)
+    await asyncio.sleep(0.1)
+    assert not let_go.is_set()
+    [settle_id] = settling.waiting
+    settles.settled(Settled(settle_id, [([0], errors.MessageLockLost("late"))], 0, 0))
+    assert let_go.is_set()
+    assert len(settling.outcome.failures) == 1

@@ -32,36 +32,67 @@ class RepeatedSettles:
     def __init__(self, settles: SettleDispatcher) -> None:
         self._settles = settles
 
-    def start(self, request: SettleRequest, answer: Answer) -> None:
+    def start(
+        self, request: SettleRequest, answer: Answer, let_go: Callable[[], None] | None = None
+    ) -> None:
         """Begin a settlement that names its settler; `answer` is called once, perhaps at once.
 
+        `let_go` is called once when no partition has anything of it any more, and it is answered.
         Raises InvalidArgument.
         """
         began_s = asyncio.get_running_loop().time()
-        self._settles.start(request, partial(self._answered, request, answer, began_s))
+        tries = _Tries(let_go)
+        self._settles.start(
+            request, partial(self._answered, request, answer, began_s, tries), tries.let_go
+        )
 
-    async def settle(self, request: SettleRequest) -> SettleOutcome:
-        """Return the outcome of a settlement. Raises InvalidArgument."""
+    async def settle(
+        self, request: SettleRequest, let_go: Callable[[], None] | None = None
+    ) -> SettleOutcome:
+        """Return the outcome of a settlement. Raises InvalidArgument. `let_go`: see `start`."""
         future: asyncio.Future[SettleOutcome] = asyncio.get_running_loop().create_future()
 
         def answer(outcome: SettleOutcome) -> None:
             if not future.done():
                 future.set_result(outcome)
 
-        self.start(request, answer)
+        self.start(request, answer, let_go)
         return await future
 
     def _answered(
-        self, request: SettleRequest, answer: Answer, began_s: float, settling: Settling
+        self,
+        request: SettleRequest,
+        answer: Answer,
+        began_s: float,
+        tries: "_Tries",
+        settling: Settling,
     ) -> None:
         outcome = settling.outcome
         # Renewals are repeated by who needs them: what counts is when they begin.
         if outcome.failures and request.disposition is not Disposition.RENEW_LOCK:
-            repeats = _Repeats(self._settles, request, answer, began_s, outcome)
+            repeats = _Repeats(self._settles, request, answer, began_s, outcome, tries)
             if repeats.wanted(OutcomeUnknown):
                 repeats.later()
                 return
         answer(outcome)
+
+
+class _Tries:
+    """The tries of a settlement that partitions have something of, or that will follow."""
+
+    def __init__(self, let_go: Callable[[], None] | None) -> None:
+        self._let_go = let_go
+        self._count = 1
+
+    def follows(self) -> None:
+        """Count a try that will follow, before the one that it repeats is let go."""
+        self._count += 1
+
+    def let_go(self) -> None:
+        """Take note that partitions have nothing of a try any more."""
+        self._count -= 1
+        if not self._count and self._let_go is not None:
+            self._let_go()
 
 
 class _Repeats:
@@ -74,8 +105,10 @@ class _Repeats:
         answer: Answer,
         began_s: float,
         outcome: SettleOutcome,
+        tries: _Tries,
     ) -> None:
         self._settles = settles
+        self._tries = tries
         self._request = request
         self._answer = answer
         self._loop = asyncio.get_running_loop()
@@ -96,6 +129,7 @@ class _Repeats:
 
     def later(self) -> None:
         """Repeat after a pause."""
+        self._tries.follows()
         self._loop.call_later(self._pause_s, self._repeat)
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
@@ -103,7 +137,7 @@ class _Repeats:
         size, tokens = lock_token.TOKEN_BYTES, self._request.lock_tokens
         picked = b"".join([tokens[i * size : i * size + size] for i in self._unknown])
         request = replace(self._request, lock_tokens=picked, repeat=True)
-        self._settles.start(request, self._answered)
+        self._settles.start(request, self._answered, self._tries.let_go)
 
     def _answered(self, settling: Settling) -> None:
         failed = {i: error for indexes, error in settling.outcome.failures for i in indexes}

@@ -6,11 +6,12 @@ comes meanwhile goes with the next. So a partition has one request for what many
 same time, and a client that is alone never waits.
 
 Sends without a key are spread evenly: a batch has at most a *run*, a sixteenth of what the entity
-gets within a second, or the partition's share of what waits, and goes to the one that got the least. When a whole run waits, each
-partition that is free gets one. Otherwise two at a time are enough to be busy, and make larger
-batches than all of them: while one is busy, the next batch waits until it is as large as that one,
-so that those who await their sends go in two halves. A partition that takes twice as long as
-batches usually do does not count as busy any more: it would hold up those that are for others.
+gets within a second, or the partition's share of what waits, and goes to the one that got the
+least. When a whole run waits, each partition that is free gets one. Otherwise two at a time are
+enough to be busy, and make larger batches than all of them: while one is busy, the next batch waits
+until it is as large as that one, so that those who await their sends go in two halves. A partition
+that takes twice as long as batches usually do does not count as busy any more: it would hold up
+those that are for others.
 
 Policies have turns within a batch, of one request each, and so have the connections of a policy:
 neither a connection with many links nor a policy with many connections delays others by more than

@@ -166,7 +166,7 @@ class SettleDispatcher:
             return
         _, indexes = settling.waiting.pop(answer.settle_id)
         outcome = settling.outcome
-        for failed, error in answer.failures:
+        for failed, error in () if settling.done else answer.failures:
             outcome.failures.append(([indexes[index] for index in failed], error))
         if answer.locked_until_ms:
             outcome.locked_until_ms = answer.locked_until_ms
@@ -239,18 +239,26 @@ class SettleDispatcher:
     def _sweep(self) -> None:
         self._sweeper = None
         now_s = asyncio.get_running_loop().time()
-        late = {id(each): each for each in self._waiting.values() if each.until_s <= now_s}
+        late = {
+            id(each): each
+            for each in self._waiting.values()
+            # One that is not started fails what is left of it in a moment.
+            if each.until_s <= now_s and each.started and not each.done
+        }
         for settling in late.values():
             self._give_up(settling)
         self._watch()
 
     def _give_up(self, settling: Settling) -> None:
+        """Answer a settlement whose time is over; what partitions have of it counts further on."""
         for settle_id, (partition, indexes) in list(settling.waiting.items()):
-            self._waiting.pop(settle_id, None)
             error = _unknown(partition, f"no answer in {TIMEOUT_S:.0f} s")
             _fail(settling, indexes, error)
-        settling.waiting.clear()
-        self._finish(settling)
+            if settling.let_go is None:
+                # Nothing is counted.
+                del self._waiting[settle_id], settling.waiting[settle_id]
+        settling.done = True
+        settling.answer(settling)
 
 
 def check(request: SettleRequest) -> int:

@@ -3,9 +3,10 @@
 Sends and transactions wait per entity and are taken round robin, so that one busy entity does not
 keep others waiting; everything else (settling, asks, small reads) goes first, because it is small
 and makes room. Renewals go before that: a lock must not end while settlements of others are done.
-While more settlements wait than go into one commit, sends have a small share of each. Only the read of a fence waits with the sends: it must see those that came before
-it. *Looks*, which read many rows, wait per entity, too: one is taken with a commit, and more while
-its turn has time. Each entity has a share of the places for waiting commands.
+While more settlements wait than go into one commit, sends have a small share of each. Only the read
+of a fence waits with the sends: it must see those that came before it. *Looks*, which read many
+rows, wait per entity, too: one is taken with a commit, and more while its turn has time. Each
+entity has a share of the places for waiting commands.
 """
 
 import threading
@@ -121,9 +122,7 @@ class Inbox:
     def take(self, timeout_s: float) -> list[Command]:
         """Return what goes into the next commit; empty after `timeout_s` without anything."""
         with self._lock:
-            waits = (
-                self._urgent or self._renewals or self._sends or self._looks or self._woken
-            )
+            waits = self._urgent or self._renewals or self._sends or self._looks or self._woken
             self._sleeping = timeout_s > 0 and not waits
             sleeping = self._sleeping
         rung = sleeping and self._alarm.acquire(timeout=timeout_s)

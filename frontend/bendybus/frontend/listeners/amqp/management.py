@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -31,10 +32,12 @@ from bendybus.frontend.core import (
     columns,
     peek,
     reserved_numbers,
+    settle,
     transact,
 )
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.quota.bounds import MANAGEMENT_REQUEST_BYTES, PERFORMED_MAX
+from bendybus.frontend.core.quota.flow_control import charged_tokens
 from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.send import SendRequest
 from bendybus.frontend.core.settle import SettleRequest
@@ -344,7 +347,13 @@ async def _settle(link: ManagementLink, request: SettleRequest) -> int:
     name, _ = request_values.entity_and_sub_queue(link.path)
     request.entity_uid = front_end.directory.find(name).uid
     request.settler_id = link.settler_id
-    outcome = await link.connection.repeated_settles.settle(request)
+    # Unlike those of deliveries, these locks may be made up.
+    room, holder = front_end.quota.settling, link.connection.holder
+    taken = charged_tokens(settle.check(request))
+    await room.wait(holder, taken)
+    outcome = await link.connection.repeated_settles.settle(
+        request, partial(room.give, holder, taken)
+    )
     for _, error in outcome.failures:
         raise error
     return outcome.locked_until_ms
