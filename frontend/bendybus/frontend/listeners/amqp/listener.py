@@ -24,7 +24,7 @@ from bendybus.frontend.listeners.amqp.client_connection import (
     Times,
     Wire,
 )
-from bendybus.frontend.listeners.amqp.hand_over import hand_over
+from bendybus.frontend.listeners.amqp.hand_over import MORE_S, hand_over
 from bendybus.frontend.listeners.output_end import end_output
 from bendybus.frontend.security.authenticator import Authenticator
 
@@ -33,10 +33,9 @@ logger = logging.getLogger(__name__)
 # EXTERNAL, which the service offers, too; here a client's certificate gives no rights.
 MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS", PLAIN, "EXTERNAL")
 # At shutdown: the time for load balancers to stop sending new connections (a share of the drain
-# time, with a maximum), and the extra time to release sessions and for clients to close.
+# time, with a maximum).
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0
-HAND_OVER_S: Final = 2.0
 
 
 class Server(Protocol):
@@ -124,7 +123,7 @@ class AmqpListener:
             for each in self._doors
         ]
         if ending:
-            await asyncio.wait(ending, timeout=max(0.0, until_s - loop.time()) + HAND_OVER_S)
+            await asyncio.wait(ending, timeout=max(0.0, until_s - loop.time()) + MORE_S)
         for each in self._others:
             await each.close()
 
