@@ -1,4 +1,4 @@
-"""Clients that each await a send before the next one: how a line spreads them, and who waits."""
+"""A line spreads clients that each await a send before the next one, and delays few of them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Send:
 
 @dataclass
 class Steady:
-    """What clients saw, each of which sends again `pause_ms` after it was answered."""
+    """A simulation of clients. Each sends again `pause_ms` after its answer."""
 
     partitions: int
     took_ms: Callable[[int], float]
@@ -43,7 +43,7 @@ class Steady:
     """How long each send took, by partition."""
 
     def run(self, clients: int, messages: int) -> "Steady":
-        """Pass time until so many messages were sent."""
+        """Run until this many messages were sent."""
         line: SendLine[Send] = SendLine(range(self.partitions), 0)
         due: Due = [(0.0, partial(line.put, Send(f"c{client}"))) for client in range(clients)]
         while self.got.total() < messages:

@@ -211,7 +211,7 @@ class _UnderWay:
         return partition in self._parts
 
     def add(self, partition: int, count: int, now_s: float) -> None:
-        """Add a batch of so many messages."""
+        """Add a batch with its number of messages."""
         self._parts[partition] += 1
         self._batches[partition] = now_s, count
 
@@ -230,7 +230,7 @@ class _UnderWay:
             self._usual_s += _WEIGHT * (min(now_s - began_s, HOLD_S) - self._usual_s)
 
     def holds_up(self, messages: int, now_s: float) -> bool:
-        """Whether so many messages wait for what is under way."""
+        """Return whether a batch of `messages` has to wait for those under way."""
         busy = [count for left_s, count in self._busy(now_s) if left_s > 0]
         return len(busy) >= BUSY or messages < max(busy, default=0)
 

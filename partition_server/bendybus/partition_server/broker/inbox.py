@@ -37,7 +37,8 @@ TAKE_URGENT: Final = 2_000
 TAKE_TOKENS: Final = 10_000
 TAKE_MESSAGES: Final = 20_000
 TAKE_BYTES: Final = 8 * 1024 * 1024
-# Of a commit's messages and bytes while settlements are left for the next ones: asks wait, too.
+# While settlements are left for the next commit, sends get this fraction of a commit's messages
+# and bytes, because asks wait behind those settlements.
 SHARE_BESIDE_SETTLEMENTS: Final = 20
 # What is committed alone counts as so many messages at least: fifty of them are one turn.
 ALONE_MESSAGES: Final = TAKE_MESSAGES // 50

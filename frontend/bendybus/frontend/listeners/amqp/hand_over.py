@@ -69,7 +69,7 @@ ENDS_S: Final = 0.25
 # A client may take so long to end its side of the connection: what it has not read when the process
 # ends may never reach it.
 GOODBYE_S: Final = 1.0
-# What a hand-over may take beyond its time, and sessions that are given up in the end.
+# The time that a hand-over may take beyond `until_s`, with 0.1 s to give up sessions.
 MORE_S: Final = MOMENT_S + ANSWERS_S + ENDS_S + GOODBYE_S + 0.1
 
 
