@@ -46,7 +46,7 @@ class SendOutbox(PatientOutbox[partition_pb2.SendFramesRequest]):
         super().__init__(later)
         self._merges = False
         self._waiting_bytes = 0
-        # Sizes of waiting frames by frame id, kept because protobuf encodes a frame to find its size.
+        # Sizes of waiting frames by frame id: protobuf encodes a whole frame to find its size.
         self._sizes: dict[int, int] = {}
         self._taken_bytes = 0
         # By frame id: small ones for queues that wait.
