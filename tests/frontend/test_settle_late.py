@@ -16,13 +16,16 @@ from tests.frontend.test_stream import settle_down
 __all__ = ["partition"]
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settle, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(settle, "SWEEP_S", 0.05)
+
+
 @pytest.mark.requirement("R453")
 async def test_a_settlement_that_waited_for_room_times_out_like_any_other(
     partition: Partition,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(settle, "TIMEOUT_S", 0.2)
-    monkeypatch.setattr(settle, "SWEEP_S", 0.05)
     for _ in range(2):
         while partition._delivers.put(ask(1)):
             pass
@@ -46,10 +49,7 @@ async def test_a_settlement_that_waited_for_room_times_out_like_any_other(
 @pytest.mark.requirement("R648")
 async def test_locks_count_until_their_partition_answers_though_their_time_is_over(
     partition: Partition,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(settle, "TIMEOUT_S", 0.1)
-    monkeypatch.setattr(settle, "SWEEP_S", 0.05)
     partition.call.taking.set()
     settles = SettleDispatcher({0: partition}, Metrics())
     answered, let_go = asyncio.Event(), asyncio.Event()

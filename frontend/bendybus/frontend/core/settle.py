@@ -166,8 +166,8 @@ class SettleDispatcher:
             return
         _, indexes = settling.waiting.pop(answer.settle_id)
         outcome = settling.outcome
-        for failed, error in () if settling.done else answer.failures:
-            outcome.failures.append(([indexes[index] for index in failed], error))
+        for failed, error in answer.failures:
+            _fail(settling, [indexes[index] for index in failed], error)
         if answer.locked_until_ms:
             outcome.locked_until_ms = answer.locked_until_ms
             outcome.lock_remaining_ms = answer.lock_remaining_ms
@@ -278,7 +278,9 @@ def check(request: SettleRequest) -> int:
 
 
 def _fail(settling: Settling, indexes: list[int], error: BusError) -> None:
-    settling.outcome.failures.append((indexes, error))
+    # An answer that was given stays as it is.
+    if not settling.done:
+        settling.outcome.failures.append((indexes, error))
 
 
 def _frame(
