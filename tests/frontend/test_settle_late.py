@@ -6,8 +6,9 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
-from bendybus.frontend.core import settle
+from bendybus.frontend.core import repeated_settles, settle
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.repeated_settles import RepeatedSettles
 from bendybus.frontend.core.settle import SettleDispatcher
 from bendybus.frontend.upstreams.deliver_frames import Settled
 from tests.frontend.test_settle import Partition, ask, partition, settlement
@@ -65,3 +66,19 @@ async def test_locks_count_until_their_partition_answers_though_their_time_is_ov
     settles.settled(Settled(settle_id, [([0], errors.MessageLockLost("late"))], 0, 0))
     assert let_go.is_set()
     assert len(settling.outcome.failures) == 1
+
+
+@pytest.mark.requirement("R648")
+async def test_what_nobody_counts_is_forgotten_when_its_time_is_over(
+    partition: Partition,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(repeated_settles, "REPEAT_S", 0.0)
+    partition.call.taking.set()
+    settles = SettleDispatcher({0: partition}, Metrics())
+
+    async with asyncio.timeout(2):
+        outcome = await RepeatedSettles(settles).settle(settlement(Disposition.COMPLETE))
+
+    assert isinstance(outcome.failures[0][1], errors.OutcomeUnknown)
+    assert not settles._waiting

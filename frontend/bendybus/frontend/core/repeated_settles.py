@@ -80,19 +80,20 @@ class RepeatedSettles:
 class _Tries:
     """The tries of a settlement that partitions have something of, or that will follow."""
 
-    def __init__(self, let_go: Callable[[], None] | None) -> None:
-        self._let_go = let_go
+    def __init__(self, all_let_go: Callable[[], None] | None) -> None:
+        self._all_let_go = all_let_go
         self._count = 1
+        # To be called when partitions have nothing of a try any more; None: nobody counts.
+        self.let_go = None if all_let_go is None else self._ended
 
     def follows(self) -> None:
         """Count a try that will follow, before the one that it repeats is let go."""
         self._count += 1
 
-    def let_go(self) -> None:
-        """Take note that partitions have nothing of a try any more."""
+    def _ended(self) -> None:
         self._count -= 1
-        if not self._count and self._let_go is not None:
-            self._let_go()
+        if not self._count and self._all_let_go is not None:
+            self._all_let_go()
 
 
 class _Repeats:
