@@ -36,7 +36,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bendybus.domain import sequence_number
+from tests import sequence_numbers
 from tests.chaos.history import LOCK_S, Item, Kind, Operation, Outcome
 from tests.chaos.violation import Violation
 
@@ -223,7 +223,7 @@ def _cancelled(facts: _Facts, excuses: Excuses) -> list[Violation]:
     found = []
     for body, cancels in facts.cancels.items():
         cancelled = {
-            sequence_number.partition_of(item.number)
+            sequence_numbers.partition_of(item.number)
             for each in cancels
             if each.outcome is Outcome.OK
             for item in each.items
@@ -232,7 +232,7 @@ def _cancelled(facts: _Facts, excuses: Excuses) -> list[Violation]:
         given = [number for number, _ in facts.given.get(body, ())]
         if body in excuses.possible_duplicates:
             # The copy that may be in another partition was not cancelled: nobody knows its number.
-            given = [each for each in given if sequence_number.partition_of(each) in cancelled]
+            given = [each for each in given if sequence_numbers.partition_of(each) in cancelled]
         if cancelled and given and facts.sent[body].outcome is Outcome.OK:
             found.append(Violation("cancelled", body, given[0], "given though it was cancelled"))
     return found
@@ -257,7 +257,7 @@ def _order(facts: _Facts) -> list[Violation]:
             keys[sent.place, sent.key] += [(sent, n, body) for n in facts.numbers(body)]
     for (_, key), known in keys.items():
         known.sort(key=lambda each: each[0].began_s)
-        partitions = {sequence_number.partition_of(number) for _, number, _ in known}
+        partitions = {sequence_numbers.partition_of(number) for _, number, _ in known}
         if len(partitions) > 1:
             found.append(Violation("order", known[0][2], 0, f"{key} is in {sorted(partitions)}"))
             continue

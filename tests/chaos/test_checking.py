@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bendybus.client import exceptions
-from bendybus.domain import sequence_number
+from tests import sequence_numbers
 from tests.chaos import checking, nemesis
 from tests.chaos.checking import Excuses
 from tests.chaos.cluster import Cluster
@@ -36,7 +36,7 @@ def rules(operations: Sequence[Operation], **excuses: Any) -> list[str]:
 
 def number(partition: int, counter: int) -> int:
     """Return a sequence number."""
-    return sequence_number.compose(partition, counter)
+    return sequence_numbers.of(partition, counter)
 
 
 A, B = Item("a"), Item("b")

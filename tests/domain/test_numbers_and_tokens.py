@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bendybus.domain import lock_token, sequence_number
+from bendybus.domain.entity import Entity
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.lock_token import LockToken
+from tests.frontend.entities import queue
 
 TOKENS = st.builds(
     LockToken,
@@ -18,29 +20,60 @@ TOKENS = st.builds(
     boot=st.integers(0, lock_token.BOOT_MASK),
     generation=st.integers(0, lock_token.GENERATION_MASK),
 )
+# Partitioned, plain as before 0.13.2, plain.
+ENTITIES = st.one_of(
+    st.builds(queue, partitions=st.sampled_from([2, 4, 16]), home=st.just(0)),
+    st.builds(queue, partitions=st.just(1), home=st.integers(0, 15)),
+    st.builds(queue, partitions=st.just(1), home=st.integers(0, 15), plain_numbers=st.just(True)),
+)
 
 
 @pytest.mark.requirement("R17")
 def test_a_sequence_number_is_the_partition_then_the_counter() -> None:
-    assert sequence_number.compose(0, 1) == 1
-    assert sequence_number.compose(3, 7) == 0x0003_0000_0000_0007
-    assert sequence_number.compose(15, 1) == 4_222_124_650_659_841
+    assert sequence_number.base_of(0, plain=False) == 0
+    assert sequence_number.base_of(3, plain=False) + 7 == 0x0003_0000_0000_0007
+    assert sequence_number.base_of(15, plain=False) + 1 == 4_222_124_650_659_841
 
 
-@given(st.integers(0, 2**15 - 1), st.integers(0, sequence_number.COUNTER_MAX))
-def test_the_parts_of_a_sequence_number_come_back(partition: int, counter: int) -> None:
-    number = sequence_number.compose(partition, counter)
+@pytest.mark.requirement("R649")
+def test_a_sequence_number_of_a_plain_entity_is_the_counter() -> None:
+    assert sequence_number.base_of(3, plain=True) == 0
 
-    assert sequence_number.partition_of(number) == partition
-    assert sequence_number.counter_of(number) == counter
+
+@pytest.mark.requirement("R17")
+@pytest.mark.requirement("R649")
+@given(ENTITIES, st.integers(0, 15), st.integers(1, sequence_number.COUNTER_MAX))
+def test_the_parts_of_a_sequence_number_come_back(
+    entity: Entity, partition: int, counter: int
+) -> None:
+    base = sequence_number.base_of(partition, plain=entity.plain_numbers)
+    number = base + counter
+
     assert 0 <= number < 2**63
+    assert sequence_number.counter_of(number) == counter
+    assert sequence_number.base_below(number) == base
+    if partition in entity.partitions():
+        assert sequence_number.partition_of(entity, number) == partition
+        assert sequence_number.first_from(entity, partition, number) == number
+        assert sequence_number.first_from(entity, partition, base) == base + 1
+
+
+@pytest.mark.requirement("R649")
+@given(ENTITIES, ENTITIES, st.integers(1, sequence_number.COUNTER_MAX))
+def test_a_number_of_another_partition_or_form_is_none_of_an_entity(
+    entity: Entity, other: Entity, counter: int
+) -> None:
+    for partition in other.partitions():
+        base = sequence_number.base_of(partition, plain=other.plain_numbers)
+        found = sequence_number.partition_of(entity, base + counter)
+        own = [sequence_number.base_of(p, plain=entity.plain_numbers) for p in entity.partitions()]
+        assert (found is None) == (base not in own)
 
 
 def test_numbers_of_one_partition_rise_with_their_counters() -> None:
-    numbers = [sequence_number.compose(2, n) for n in (1, 2, 1_000, sequence_number.COUNTER_MAX)]
+    base = sequence_number.base_of(2, plain=False)
 
-    assert numbers == sorted(numbers)
-    assert numbers[-1] < sequence_number.compose(3, 1)
+    assert base + sequence_number.COUNTER_MAX < sequence_number.base_of(3, plain=False)
 
 
 def test_a_token_has_the_layout_that_clients_may_keep() -> None:

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import errors, sequence_number
+from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import by_number
 from bendybus.frontend.core.quota.bounds import UNFINISHED_MAX
 from bendybus.frontend.upstreams import unary_calls
+from tests import sequence_numbers
 from tests.frontend.entities import queue
 
 PARTITIONS = 4
-KNOWN = sequence_number.compose(1, 7)
+KNOWN = sequence_numbers.of(1, 7)
 
 
 def bus(entity: Entity) -> Any:
@@ -31,7 +32,7 @@ def bus(entity: Entity) -> Any:
 
 
 @pytest.mark.requirement("R525")
-@pytest.mark.parametrize("number", [45, sequence_number.compose(2, 7)])
+@pytest.mark.parametrize("number", [45, sequence_numbers.of(2, 7)])
 async def test_a_number_of_a_partition_that_a_plain_queue_is_not_in_is_named(number: int) -> None:
     front_end = bus(queue("orders", partitions=1, home=1))
     asked = by_number.Operation("orders", SubQueue.MAIN, [KNOWN, number])
@@ -158,3 +159,26 @@ def test_the_name_of_what_was_cancelled_with_its_caller_is_kept() -> None:
 
     with unfinished.named(b"list") as again:
         assert again.operation_id == first.operation_id
+
+
+@pytest.mark.requirement("R649")
+@pytest.mark.parametrize("number", [sequence_numbers.of(2, 7), sequence_numbers.of(1, 7)])
+async def test_numbers_of_a_plain_queue_are_in_its_partition_and_others_are_not_found(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    entity = queue("orders", partitions=1, home=2, plain_numbers=True)
+    asked: list[tuple[int, Any]] = []
+
+    async def cancel(upstream: Any, *_: Any, numbers: Any, only_check: bool) -> None:
+        asked.append((upstream.partition, numbers))
+
+    monkeypatch.setattr(unary_calls, "cancel_scheduled", cancel)
+    await by_number.cancel_scheduled(
+        bus(entity), by_number.Operation("orders", SubQueue.MAIN, [7, 8])
+    )
+    assert asked == [(2, [7, 8])]
+
+    with pytest.raises(errors.MessageNotFound, match=f"sequence number {number}"):
+        await by_number.cancel_scheduled(
+            bus(entity), by_number.Operation("orders", SubQueue.MAIN, [7, number])
+        )

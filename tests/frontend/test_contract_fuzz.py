@@ -121,7 +121,12 @@ def test_every_cursor_is_one_or_is_refused(request_: Any) -> None:
     from bendybus.internal.v1 import partition_pb2
 
     try:
-        positions = peek.first_positions(request_.cursor, 4, request_.from_sequence_number)
+        number = request_.from_sequence_number
+        positions = (
+            peek.positions_from(queue(), 4, number)
+            if number
+            else peek.positions_at(request_.cursor, 4)
+        )
     except errors.InvalidArgument:
         return
     for position in positions:
@@ -133,7 +138,7 @@ def test_a_cursor_with_a_number_that_cannot_be_is_refused() -> None:
     cursor = peek.cursor_of([0, 2**63, 0, 0])
 
     with pytest.raises(errors.InvalidArgument, match="cursor"):
-        peek.first_positions(cursor, 4, 0)
+        peek.positions_at(cursor, 4)
 
 
 @pytest.mark.parametrize(

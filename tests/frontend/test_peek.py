@@ -13,6 +13,7 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import peek
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
+from tests import sequence_numbers
 from tests.frontend.entities import queue
 
 PARTITIONS = 4
@@ -20,7 +21,7 @@ PARTITIONS = 4
 
 def batch(partition: int, counters: Sequence[int], size: int = 10) -> message_pb2.DeliveredBatch:
     """Return messages of a partition."""
-    numbers = [sequence_number.compose(partition, counter) for counter in counters]
+    numbers = [sequence_numbers.of(partition, counter) for counter in counters]
     return message_pb2.DeliveredBatch(
         messages=[b"x" * size] * len(numbers), sequence_numbers=numbers
     )
@@ -82,7 +83,7 @@ async def test_a_peek_does_not_wait_for_partitions_that_answer_later() -> None:
 
     shown, _ = await shown_by(front_end(*partitions))
 
-    assert shown == [sequence_number.compose(2, 1)]
+    assert shown == [sequence_numbers.of(2, 1)]
 
 
 @pytest.mark.requirement("R15")
@@ -97,7 +98,7 @@ async def test_an_empty_answer_does_not_end_a_peek_while_others_may_have_message
 
     partitions[3].answers.set()
 
-    assert (await peeking)[0] == [sequence_number.compose(3, 1)]
+    assert (await peeking)[0] == [sequence_numbers.of(3, 1)]
 
 
 @pytest.mark.requirement("R17", "R39")
@@ -120,14 +121,14 @@ async def test_repeated_peeks_show_every_message_once() -> None:
 async def test_a_peek_by_number_goes_on_through_the_partitions_after_it() -> None:
     bus = front_end(*four(lambda index: Partition(index, [1, 2, 3])))
 
-    shown, cursor = await shown_by(bus, 4, number=sequence_number.compose(1, 2))
+    shown, cursor = await shown_by(bus, 4, number=sequence_numbers.of(1, 2))
     rest, _ = await shown_by(bus, 100, cursor)
 
     expected = [(1, 2), (1, 3), (2, 1), (2, 2)]
-    assert shown == [sequence_number.compose(*each) for each in expected]
+    assert shown == [sequence_numbers.of(*each) for each in expected]
     # What follows; the cursor skips what lies before the number.
     assert rest
-    assert {sequence_number.partition_of(n) for n in rest} <= {2, 3}
+    assert {sequence_numbers.partition_of(n) for n in rest} <= {2, 3}
 
 
 @pytest.mark.requirement("R38")
@@ -147,7 +148,7 @@ async def test_a_peek_by_number_shows_what_is_exactly_as_large_as_it_may_be() ->
 
     shown, _ = await shown_by(front_end(*partitions), 100, number=1)
 
-    assert [sequence_number.partition_of(n) for n in shown] == [0, 1]
+    assert [sequence_numbers.partition_of(n) for n in shown] == [0, 1]
 
 
 @pytest.mark.requirement("R38")

@@ -15,6 +15,7 @@ from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.repeated_sends import RepeatedSends
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.v1 import message_pb2
+from tests.frontend.entities import queue
 
 UNKNOWN = errors.OutcomeUnknown("who knows")
 BUSY = errors.ServerBusy("later")
@@ -39,7 +40,7 @@ class Partitions:
             return
         failures = {unit: each for unit, each in enumerate(said) if isinstance(each, BusError)}
         numbers = [0 if isinstance(each, BusError) else each for each in said]
-        respond(SendOutcome(numbers, [], failures, frozenset()))
+        respond(SendOutcome(queue(), numbers, [], failures, frozenset()))
 
 
 @pytest.fixture(autouse=True)

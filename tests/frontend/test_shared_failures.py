@@ -11,6 +11,7 @@ from bendybus.frontend.core.send import SendOutcome
 from bendybus.frontend.listeners import sender_service
 from bendybus.v1 import message_pb2, sender_pb2
 from bendybus.wire import statuses
+from tests.frontend.entities import queue
 from tests.frontend.frames import submit
 from tests.frontend.test_send import Upstream, sends_of
 
@@ -63,7 +64,7 @@ async def test_an_answer_spells_out_an_error_that_units_share_once(
 
 def test_errors_of_units_keep_their_groups() -> None:
     one, two = (errors.InvalidArgument("a field", text) for text in ("one", "two"))
-    outcome = SendOutcome([0] * 3, [], {0: one, 1: two, 2: one}, set())
+    outcome = SendOutcome(queue(), [0] * 3, [], {0: one, 1: two, 2: one}, set())
 
     answer = sender_service.to_response(1, outcome)
 

@@ -6,9 +6,10 @@ import grpc
 import pytest
 
 from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage
-from bendybus.domain import partitioning, sequence_number
+from bendybus.domain import partitioning
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
+from tests import sequence_numbers
 from tests.integration.processes import Bus
 
 COUNT = 40
@@ -30,7 +31,7 @@ def create(bus: Bus, name: str) -> pb.Queue:
 def partition(message: ServiceBusReceivedMessage) -> int:
     """Return the partition that stored a message."""
     assert message.sequence_number is not None
-    return sequence_number.partition_of(message.sequence_number)
+    return sequence_numbers.partition_of(message.sequence_number)
 
 
 @pytest.mark.requirement("R202")
@@ -59,7 +60,7 @@ def test_a_migrated_queue_works_whole_in_its_two_partitions(bus: Bus) -> None:
         sender.cancel_scheduled_messages([scheduled])
 
     assert {partition(message) for message in received} == {0, 1}
-    assert sequence_number.partition_of(scheduled) in (0, 1)
+    assert sequence_numbers.partition_of(scheduled) in (0, 1)
     for message in received:
         if message.partition_key:
             assert partition(message) == partitioning.partition_of(message.partition_key, 2)

@@ -14,12 +14,13 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from bendybus.client import ServiceBusClient, ServiceBusReceiver
-from bendybus.domain import lock_token, sequence_number
+from bendybus.domain import lock_token
 from bendybus.frontend.listeners import grpc_methods
 from bendybus.frontend.security.authenticator import RULES
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc, transaction_pb2, transaction_pb2_grpc
 from bendybus.wire import statuses
 from bendybus.wire.contract_versions import CLIENT
+from tests import sequence_numbers
 from tests.integration.test_sessions import accept, bodies, send
 
 Frame = receiver_pb2.ReceiveStreamRequest
@@ -123,7 +124,7 @@ def by_call(name: str) -> Callable[[Thief], None]:
         if name == "ReceiveDeferred":
             # A number that only the session's partition can have given.
             partition = lock_token.partition_of(thief.session)
-            request.sequence_numbers.append(sequence_number.compose(partition, 1))
+            request.sequence_numbers.append(sequence_numbers.of(partition, 1))
         assert thief.refused(getattr(thief.receiver, name), request) == "SESSION_LOCK_LOST"
 
     return touch

@@ -41,7 +41,7 @@ def test_peek_goes_on_from_a_number(queue: Driver) -> None:
     queue.send(b"a", b"b", b"c")
 
     [peeked] = queue.run(Peek("t", queue.ref(), 0, 2, PEEK_BYTES_MAX))
-    rest = queue.peek(peeked.next_counter)
+    rest = queue.peek(peeked.next_number)
 
     assert [row.payload for row in rest] == [b"c"]
 
@@ -56,7 +56,7 @@ def test_peek_stops_at_256_kilobytes_but_shows_one_message(queue: Driver) -> Non
     [large] = queue.run(Peek("t", queue.ref(), 3, 10, PEEK_BYTES_MAX))
 
     assert len(first.delivery.rows) == 1
-    assert first.next_counter == 2
+    assert first.next_number == 2
     assert len(large.delivery.rows) == 1
 
 

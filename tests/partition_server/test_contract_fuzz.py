@@ -57,10 +57,10 @@ def still_serves(driver: Driver) -> None:
     while pairs := driver.receive(100, size_bytes=1 << 30):
         driver.settle(Disposition.COMPLETE, *[token for _, token in pairs])
         found += [row.payload for row, _ in pairs]
-        delivery = answers.Delivery(0, [row for row, _ in pairs])
+        delivery = answers.Delivery(0, 0, [row for row, _ in pairs])
         conversions.delivery_to_proto(delivery, partition=0)
     assert b"sentinel" in found, number
-    conversions.delivery_to_proto(answers.Delivery(0, driver.peek(count=1_000)), partition=0)
+    conversions.delivery_to_proto(answers.Delivery(0, 0, driver.peek(count=1_000)), partition=0)
 
 
 def run(driver: Driver, make: Any) -> None:

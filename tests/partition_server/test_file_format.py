@@ -216,7 +216,7 @@ def test_a_file_keeps_its_incarnation_and_each_restore_of_a_copy_has_another(
 @pytest.mark.parametrize(
     ("statement", "sentence"),
     [
-        ("UPDATE entities SET version = 6", "entries of the catalogue of version 6"),
+        ("UPDATE entities SET version = 7", "entries of the catalogue of version 7"),
         (
             "INSERT INTO producers (producer_id, sequence, position, outcome, at_ms, version)"
             " VALUES (x'00', 1, 0, 'new', 0, 7)",

@@ -158,7 +158,7 @@ def test_a_repeat_stores_what_is_new_with_its_head(queue: Driver) -> None:
 
 def test_messages_are_delivered_in_the_form_in_which_they_came(queue: Driver) -> None:
     send_both(queue)
-    delivery = answers.Delivery(0, queue.peek(count=10))
+    delivery = answers.Delivery(0, 0, queue.peek(count=10))
 
     split = conversions.delivery_to_proto(delivery, partition=0)
 
@@ -173,7 +173,7 @@ def test_a_format_that_no_version_wrote_is_delivered_as_one_that_is_not_known(
     send_both(queue)
     rows = [row._replace(format=format_) for row in queue.peek(count=10)]
 
-    delivery = answers.Delivery(0, rows)
+    delivery = answers.Delivery(0, 0, rows)
     batch = conversions.delivery_to_proto(delivery, partition=0)
 
     assert list(batch.formats) == [2**32 - 1] * 2

@@ -56,7 +56,7 @@ def dead_letter(driver: Driver) -> None:
 def received(driver: Driver, name: str = "a") -> list[ServiceBusReceivedMessage]:
     """Return what receivers of a subscription would get."""
     rows = [row for row in publishing.rows(driver, name) if row.hops]
-    batch = conversions.delivery_to_proto(Delivery(1, rows), partition=0)
+    batch = conversions.delivery_to_proto(Delivery(1, 0, rows), partition=0)
     return received_message.make_all([(Delivered(batch), 0, len(rows))])
 
 
@@ -176,7 +176,7 @@ def test_a_property_of_the_sender_by_that_name_is_the_reason_of_a_message(queue:
     heads = [publishing.head(**{REASON: "mine"})]
     queue.run(Append("t", queue.ref(), Batch([b""], heads=heads, formats=[1])))
 
-    batch = conversions.delivery_to_proto(Delivery(1, queue.peek()), partition=0)
+    batch = conversions.delivery_to_proto(Delivery(1, 0, queue.peek()), partition=0)
     [message] = received_message.make_all([(Delivered(batch), 0, 1)])
 
     assert message.dead_letter_reason == "mine"

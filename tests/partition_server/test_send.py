@@ -9,6 +9,7 @@ from bendybus.domain.entity_settings import EntityStatus, QueueDescription
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append
+from tests import sequence_numbers
 from tests.partition_server.conftest import MakeStore
 from tests.partition_server.driver import Driver, fingerprint
 
@@ -21,8 +22,8 @@ def test_numbers_carry_the_partition_and_rise_without_gaps(make_store: MakeStore
     first = driver.send(b"a", b"b")
     second = driver.send(b"c")
 
-    assert list(first.numbers) == [sequence_number.compose(3, 1), sequence_number.compose(3, 2)]
-    assert list(second.numbers) == [sequence_number.compose(3, 3)]
+    assert list(first.numbers) == [sequence_numbers.of(3, 1), sequence_numbers.of(3, 2)]
+    assert list(second.numbers) == [sequence_numbers.of(3, 3)]
 
 
 def test_a_drained_queue_never_gives_a_number_twice(queue: Driver) -> None:

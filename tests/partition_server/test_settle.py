@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import errors, sequence_number
+from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.entity_settings import QueueDescription
 from bendybus.partition_server.state.answers import Delivery, Failed
 from bendybus.partition_server.state.commands import CancelScheduled, ReceiveDeferred, Settle
 from bendybus.v1 import message_pb2
-from tests.partition_server.driver import Driver
+from tests import sequence_numbers
+from tests.partition_server.conftest import MakeStore
+from tests.partition_server.driver import Driver, fingerprint
 
 
 def changed(**values: str) -> bytes:
@@ -175,16 +178,16 @@ def test_a_locked_deferred_message_is_not_found_by_others(queue: Driver) -> None
 
 @pytest.mark.parametrize("call", ["deferred", "scheduled"])
 def test_a_message_that_is_not_found_is_named_by_the_number_that_callers_know(
-    queue: Driver, call: str
+    make_store: MakeStore, call: str
 ) -> None:
+    queue = Driver(make_store(fingerprint(3)))
+    queue.put(QueueDescription(enable_partitioning=True))
     make: Any = CancelScheduled if call == "scheduled" else ReceiveDeferred
     more: tuple[Any, ...] = ([7],) if call == "scheduled" else (False, [7])
 
-    queue.partition.state.index = 3
-
     [answer] = queue.run(make("t", queue.ref(), *more))
 
-    number = sequence_number.compose(3, 7)
+    number = sequence_numbers.of(3, 7)
     assert f"no {call} message has the sequence number {number} " in str(answer.error)
     assert answer.error.metadata["sequence_number"] == str(number)
 

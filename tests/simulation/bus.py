@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from bendybus.domain import errors, limits, lock_token, sequence_number
+from bendybus.domain import errors, limits, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.frontend.core import routing
 from bendybus.frontend.core.credit import Credit
@@ -44,6 +44,7 @@ from bendybus.partition_server.state.commands import (
     StreamEnded,
     Withdraw,
 )
+from tests import sequence_numbers
 from tests.simulation.credit_ledger import CreditLedger
 from tests.simulation.messages import Lease, Sent
 from tests.simulation.partitions import PARTITIONS, Partitions
@@ -145,7 +146,7 @@ class Bus(Partitions):
         data: Any = [
             Lease(
                 row.payload.decode(),
-                sequence_number.compose(index, row.counter),
+                sequence_numbers.of(index, row.counter),
                 tokens[i * 16 : i * 16 + 16],
             )
             for i, row in enumerate(value.delivery.rows)

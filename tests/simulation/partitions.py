@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from bendybus.domain import errors, sequence_number
+from bendybus.domain import errors
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_settings import QueueDescription
 from bendybus.domain.limits import Tier
@@ -21,6 +21,7 @@ from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.commands import ApplyEntity, Command, Now
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.store.errors import StoreFull
+from tests import sequence_numbers
 from tests.partition_server.driver import seeded_ids
 from tests.partition_server.memory_store import MemoryStore
 from tests.simulation.turn_work import DECIDE_US_MAX, MeteredStore
@@ -274,7 +275,7 @@ class Partitions(ABC):
     def stored(self) -> dict[int, str]:
         """Return what the queue holds in all partitions, by sequence number."""
         return {
-            sequence_number.compose(node.index, row.counter): row.payload.decode()
+            sequence_numbers.of(node.index, row.counter): row.payload.decode()
             for node in self.nodes
             for row in node.store.browse(0, 0, 1 << 30, 1 << 60)
         }

@@ -9,8 +9,9 @@ from collections import Counter
 
 import pytest
 
-from bendybus.domain import partitioning, sequence_number
+from bendybus.domain import partitioning
 from bendybus.partition_server.store.records import COUNTER_MASK, State
+from tests import sequence_numbers
 from tests.simulation.bus import Bus
 from tests.simulation.partitions import PARTITIONS
 from tests.simulation.shared import SharedSends
@@ -125,7 +126,7 @@ def elsewhere(bus: Bus) -> list[str]:
         payload
         for payload, number in bus.acknowledged.items()
         if payload.startswith("key") and not payload.startswith("keyless")
-        if sequence_number.partition_of(number)
+        if sequence_numbers.partition_of(number)
         != partitioning.partition_of(payload.split("-")[0], PARTITIONS)
     ]
 
@@ -205,7 +206,7 @@ def test_keyless_sends_get_through_while_one_partition_is_there(seed: int) -> No
         bus.tick()
 
     assert len(bus.acknowledged) == 30
-    assert {sequence_number.partition_of(n) for n in bus.acknowledged.values()} == {PARTITIONS - 1}
+    assert {sequence_numbers.partition_of(n) for n in bus.acknowledged.values()} == {PARTITIONS - 1}
 
 
 @pytest.mark.parametrize("seed", SEEDS[:10])
@@ -237,7 +238,7 @@ def test_without_trouble_every_message_is_stored_and_delivered_exactly_once() ->
         bus.run_until(bus.now + 10)
 
     per_partition = [
-        sum(sequence_number.partition_of(n) == i for n in bus.acknowledged.values())
+        sum(sequence_numbers.partition_of(n) == i for n in bus.acknowledged.values())
         for i in range(PARTITIONS)
     ]
     drain(bus)

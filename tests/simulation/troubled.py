@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from bendybus.domain import partitioning, sequence_number
+from bendybus.domain import partitioning
 from bendybus.partition_server.state.answers import Appended, Done, Failed
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, ApplyEntity, EntityRef
 from bendybus.partition_server.store.records import State
+from tests import sequence_numbers
 from tests.simulation.bus import Bus
 from tests.simulation.partitions import PARTITIONS, START_MS, Node
 
@@ -222,7 +223,8 @@ def violations(bus: TroubledBus) -> set[str]:
             for payload, count in Counter(held.values()).items()
         ),
         "misplaced": any(
-            sequence_number.partition_of(number) != _partition_of(payload.split("-")[0], PARTITIONS)
+            sequence_numbers.partition_of(number)
+            != _partition_of(payload.split("-")[0], PARTITIONS)
             for payload, number in bus.acknowledged.items()
             if payload.startswith("key") and not payload.startswith("keyless")
         ),

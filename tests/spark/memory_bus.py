@@ -12,12 +12,12 @@ from bendybus.client.exceptions import (
     MessagingEntityDrainedError,
     PartitionUnavailableError,
 )
-from bendybus.domain import sequence_number
 from bendybus.spark.bus import Page
 from bendybus.spark.option_table import Use
 from bendybus.spark.options import ReadOptions, of_read
 from bendybus.spark.source.ranges import Extent
 from bendybus.v1 import message_pb2
+from tests import sequence_numbers
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -56,10 +56,12 @@ class MemoryPartition:
     messages: dict[int, str] = field(default_factory=dict)
     locked: int = 0
     away: bool = False
+    # Of a plain queue.
+    plain: bool = False
 
     def number(self, counter: int) -> int:
         """Return the whole number of a counter."""
-        return sequence_number.compose(self.index, counter)
+        return counter if self.plain else sequence_numbers.of(self.index, counter)
 
     def extent(self) -> Extent:
         """Return where it begins and ends."""

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from bendybus.spark.source import ranges
 from bendybus.spark.source.ranges import Extent, Offset, Range
+from tests import sequence_numbers
 
 TAILS = st.lists(st.integers(0, 500), min_size=1, max_size=6)
 
@@ -16,8 +17,8 @@ def extents(tails: list[int], first: int = 1) -> list[Extent]:
             index,
             "a",
             0,
-            ranges.beginning(index) + tail,
-            ranges.beginning(index) + first if tail else 0,
+            sequence_numbers.of(index, 0) + tail,
+            sequence_numbers.of(index, 0) + first if tail else 0,
             tail,
             tail * 100,
         )
@@ -27,7 +28,7 @@ def extents(tails: list[int], first: int = 1) -> list[Extent]:
 
 def start(numbers: dict[int, int]) -> Offset:
     return Offset(
-        {index: ranges.beginning(index) + number for index, number in numbers.items()},
+        {index: sequence_numbers.of(index, 0) + number for index, number in numbers.items()},
         dict.fromkeys(numbers, "a"),
     )
 
@@ -39,7 +40,7 @@ def test_a_batch_takes_from_every_partition_with_messages_and_not_more_than_its_
 ) -> None:
     found = ranges.deal(ranges.spans(start({}), extents(tails), None), limit)
 
-    taken = {index: number - ranges.beginning(index) for index, number in found.items()}
+    taken = {index: number - sequence_numbers.of(index, 0) for index, number in found.items()}
     assert taken.keys() == {index for index, tail in enumerate(tails) if tail}
     assert all(1 <= taken[index] <= tails[index] for index in taken)
     assert sum(taken.values()) <= max(limit, len(taken))
@@ -51,7 +52,7 @@ def test_a_batch_takes_from_every_partition_with_messages_and_not_more_than_its_
 def test_a_limit_is_dealt_by_lag() -> None:
     found = ranges.deal(ranges.spans(start({0: 0, 1: 0}), extents([900, 100]), None), 100)
 
-    assert found == {0: 89, 1: ranges.beginning(1) + 10}
+    assert found == {0: 89, 1: sequence_numbers.of(1, 0) + 10}
 
 
 @pytest.mark.requirement("R295")
@@ -71,7 +72,7 @@ def test_bytes_become_messages_by_their_average_size() -> None:
 @given(TAILS, st.integers(0, 40))
 def test_a_cut_range_has_the_same_numbers_in_more_parts(tails: list[int], least: int) -> None:
     whole = [
-        Range(index, ranges.beginning(index), ranges.beginning(index) + tail)
+        Range(index, sequence_numbers.of(index, 0), sequence_numbers.of(index, 0) + tail)
         for index, tail in enumerate(tails)
         if tail
     ]

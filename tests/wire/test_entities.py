@@ -50,6 +50,7 @@ ENTITIES = st.builds(
     manifest_uid=st.text(min_size=1, max_size=5),
     auto_deleted=st.booleans(),
     manifest_rules=st.booleans(),
+    plain_numbers=st.booleans(),
 )
 
 
@@ -71,6 +72,7 @@ def test_a_description_comes_back(description: QueueDescription) -> None:
 
 
 @pytest.mark.requirement("R260")
+@pytest.mark.requirement("R649")
 @given(ENTITIES)
 def test_an_entry_comes_back(entity: Entity) -> None:
     assert entities.entity_from_proto(entities.entity_to_proto(entity)) == entity

@@ -27,8 +27,8 @@ if _version_not_supported:
 
 class PipelineServiceStub(object):
     """An entity_path is `NAME`, `TOPIC/Subscriptions/NAME`, or one of those with `/$DeadLetterQueue`.
-    Sequence numbers are whole ones: the top 16 bits are the partition. Ranges are (after, upto]; an
-    `after` of 0 is the beginning.
+    Sequence numbers are whole ones, as messages show them: of a partitioned entity, the top 16 bits
+    are the partition. Ranges are (after, upto]; an `after` of 0 is the beginning.
     """
 
     def __init__(self, channel):
@@ -81,8 +81,8 @@ class PipelineServiceStub(object):
 
 class PipelineServiceServicer(object):
     """An entity_path is `NAME`, `TOPIC/Subscriptions/NAME`, or one of those with `/$DeadLetterQueue`.
-    Sequence numbers are whole ones: the top 16 bits are the partition. Ranges are (after, upto]; an
-    `after` of 0 is the beginning.
+    Sequence numbers are whole ones, as messages show them: of a partitioned entity, the top 16 bits
+    are the partition. Ranges are (after, upto]; an `after` of 0 is the beginning.
     """
 
     def DescribePartitions(self, request, context):
@@ -195,8 +195,8 @@ def add_PipelineServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class PipelineService(object):
     """An entity_path is `NAME`, `TOPIC/Subscriptions/NAME`, or one of those with `/$DeadLetterQueue`.
-    Sequence numbers are whole ones: the top 16 bits are the partition. Ranges are (after, upto]; an
-    `after` of 0 is the beginning.
+    Sequence numbers are whole ones, as messages show them: of a partitioned entity, the top 16 bits
+    are the partition. Ranges are (after, upto]; an `after` of 0 is the beginning.
     """
 
     @staticmethod

@@ -28,8 +28,8 @@ GRPC_VERSION: str
 
 class PipelineServiceStub:
     """An entity_path is `NAME`, `TOPIC/Subscriptions/NAME`, or one of those with `/$DeadLetterQueue`.
-    Sequence numbers are whole ones: the top 16 bits are the partition. Ranges are (after, upto]; an
-    `after` of 0 is the beginning.
+    Sequence numbers are whole ones, as messages show them: of a partitioned entity, the top 16 bits
+    are the partition. Ranges are (after, upto]; an `after` of 0 is the beginning.
     """
 
     @_typing.overload
@@ -58,8 +58,8 @@ class PipelineServiceStub:
 @_typing.type_check_only
 class PipelineServiceAsyncStub(PipelineServiceStub):
     """An entity_path is `NAME`, `TOPIC/Subscriptions/NAME`, or one of those with `/$DeadLetterQueue`.
-    Sequence numbers are whole ones: the top 16 bits are the partition. Ranges are (after, upto]; an
-    `after` of 0 is the beginning.
+    Sequence numbers are whole ones, as messages show them: of a partitioned entity, the top 16 bits
+    are the partition. Ranges are (after, upto]; an `after` of 0 is the beginning.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -84,8 +84,8 @@ class PipelineServiceAsyncStub(PipelineServiceStub):
 
 class PipelineServiceServicer(metaclass=_abc_1.ABCMeta):
     """An entity_path is `NAME`, `TOPIC/Subscriptions/NAME`, or one of those with `/$DeadLetterQueue`.
-    Sequence numbers are whole ones: the top 16 bits are the partition. Ranges are (after, upto]; an
-    `after` of 0 is the beginning.
+    Sequence numbers are whole ones, as messages show them: of a partitioned entity, the top 16 bits
+    are the partition. Ranges are (after, upto]; an `after` of 0 is the beginning.
     """
 
     @_abc_1.abstractmethod

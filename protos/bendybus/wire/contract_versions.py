@@ -78,10 +78,10 @@ class Contract:
         self.check(number, peer=f"partition {partition}", own=f"this {self.caller}")
 
 
-CLIENT: Final = Contract("client", "front end", 2)
+CLIENT: Final = Contract("client", "front end", 3)
 FRONT_END: Final = Contract("front end", "partition", 3)
 OPERATOR: Final = Contract("operator", "partition", 2)
-PARTITION: Final = Contract("partition", "registrar", 2)
+PARTITION: Final = Contract("partition", "registrar", 3)
 # From this number on, frames of sends have parts, both ways.
 SENDS_MERGED_SINCE: Final = 3
 

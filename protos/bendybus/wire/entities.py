@@ -198,6 +198,7 @@ def entity_to_proto(value: Entity) -> entity_pb2.Entity:
         manifest_uid=value.manifest_uid,
         auto_deleted=value.auto_deleted,
         manifest_rules=value.manifest_rules,
+        plain_numbers=value.plain_numbers,
         # The field has the name of the kind.
         **{value.kind.value: description_to_proto(value.description)},
     )
@@ -222,6 +223,7 @@ def entity_from_proto(proto: entity_pb2.Entity) -> Entity:
         manifest_uid=entity.manifest_of(proto.manifest_uid, uid=proto.uid, origin=origin),
         auto_deleted=proto.auto_deleted,
         manifest_rules=proto.manifest_rules,
+        plain_numbers=proto.plain_numbers,
     )
 
 

@@ -518,11 +518,12 @@ def bad(name: str, value: str, allowed: str) -> OptionError:
 def _named_or_number(name: str, partition: int, number: int) -> int | str:
     if number in _NAMED:
         return _NAMED[number]
-    if number == 0:
-        return sequence_number.compose(partition, 0)
-    if number < 0 or sequence_number.partition_of(number) != partition:
+    # Of either form: which one the entity has is known where it is read.
+    forms = {sequence_number.base_of(partition, plain=plain) for plain in (True, False)}
+    if number < 0 or sequence_number.base_below(number) not in forms:
         raise OptionError(
             f"option {name}: {number} is not a sequence number of partition {partition}; write the "
             "whole numbers that the column sequence_number shows, -2 (earliest) or -1 (latest)"
         )
-    return number
+    # Before the first message, in either form.
+    return number if sequence_number.counter_of(number) else 0

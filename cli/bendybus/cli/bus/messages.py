@@ -290,7 +290,7 @@ def _of(sub_queue: str) -> dict[str, Any]:
 def shown(message: ServiceBusReceivedMessage) -> dict[str, Any]:
     """Return a message as a dict without unset properties, as `json_lines.parse` reads it."""
     number = message.sequence_number or 0
-    facts: dict[str, Any] = {"sequence_number": number, "partition": number >> 48}
+    facts: dict[str, Any] = {"sequence_number": number, "partition": message.partition}
     for name in (*json_lines.TEXTS, *_NUMBERS, *_FACTS):
         value = getattr(message, name, None)
         if value is not None:

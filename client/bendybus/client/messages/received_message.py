@@ -262,7 +262,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def sequence_number(self) -> int | None:
-        """The sequence number in the queue; the top 16 bits are the partition."""
+        """The sequence number in the queue or subscription, which a program passes on as it is."""
         number: int | None = self._cell("sequence_numbers")
         return number
 

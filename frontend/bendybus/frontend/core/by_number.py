@@ -174,10 +174,7 @@ def _located(
     bounds.check_numbers("sequence_numbers", asked.sequence_numbers)
     by_partition: dict[int, list[int]] = {}
     for number in asked.sequence_numbers:
-        partition = sequence_number.partition_of(number)
-        if partition not in entity.partitions():
-            raise _unknown(entity, number)
-        by_partition.setdefault(partition, []).append(number)
+        by_partition.setdefault(partition_of(entity, number), []).append(number)
     target = Target(entity, asked.sub_queue, front_end.settings.unary_timeout_s)
     return target, by_partition
 
@@ -187,6 +184,14 @@ def _check_held(target: Target, by_partition: dict[int, list[int]], held: int) -
     for partition, numbers in by_partition.items():
         if partition != held:
             raise _unknown(target.entity, numbers[0])
+
+
+def partition_of(entity: Entity, number: int) -> int:
+    """Return the partition of a number. Raises MessageNotFound if no message can have it."""
+    partition = sequence_number.partition_of(entity, number)
+    if partition is None:
+        raise _unknown(entity, number)
+    return partition
 
 
 def _unknown(entity: Entity, number: int) -> errors.MessageNotFound:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bendybus.domain import bounds, limits, message_access, sequence_number
+from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns
@@ -53,10 +54,11 @@ async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
     entity = front_end.directory.find(request.entity)
     message_access.check(entity, message_access.Access.BROWSE)
     count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
-    positions = first_positions(
-        request.cursor, len(front_end.upstreams), request.from_sequence_number
-    )
     partitions: Sequence[int] = entity.partitions()
+    if request.from_sequence_number:
+        positions = positions_from(entity, len(front_end.upstreams), request.from_sequence_number)
+    else:
+        positions = positions_at(request.cursor, len(front_end.upstreams))
     if request.session_id is not None:
         message_access.check_session(entity, request.sub_queue, by_session=True)
         bounds.check_text("session_id", request.session_id, limits.KEY_CHARS_MAX)
@@ -178,22 +180,26 @@ def _bounded(found: Found, count: int) -> Found:
     return shown
 
 
-def first_positions(cursor: bytes, partition_count: int, from_sequence_number: int) -> list[int]:
+def positions_from(entity: Entity, partition_count: int, number: int) -> list[int]:
+    """Return the next number to show per partition; SKIP where all are below a number.
+
+    Raises InvalidArgument for a number that is above all of the entity.
+    """
+    if number < 0:
+        raise InvalidArgument("from_sequence_number", "is negative.")
+    found = [sequence_number.first_from(entity, each, number) for each in range(partition_count)]
+    if all(found[each] is None for each in entity.partitions()):
+        raise InvalidArgument(
+            "from_sequence_number", f"{number} is above all sequence numbers of {entity.title}."
+        )
+    return [SKIP if each is None else each for each in found]
+
+
+def positions_at(cursor: bytes, partition_count: int) -> list[int]:
     """Return the next number to show per partition; SKIP where nothing is to be shown.
 
-    Raises InvalidArgument for a cursor of another entity, or a number of no partition.
+    Raises InvalidArgument for a cursor of another entity.
     """
-    if from_sequence_number < 0:
-        raise InvalidArgument("from_sequence_number", "is negative.")
-    if from_sequence_number:
-        own = sequence_number.partition_of(from_sequence_number)
-        if own >= partition_count:
-            raise InvalidArgument(
-                "from_sequence_number",
-                f"{from_sequence_number} is of partition {own}; there are {partition_count}.",
-            )
-        before, after = [SKIP] * own, [0] * (partition_count - own - 1)
-        return [*before, from_sequence_number, *after]
     if not cursor:
         return [0] * partition_count
     if cursor[:1] != _VERSION or len(cursor) != 1 + 8 * partition_count:

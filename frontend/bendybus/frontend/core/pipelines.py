@@ -133,7 +133,7 @@ async def settle(front_end: FrontEnd, place: Place, wanted: Settlement) -> tuple
         bounds.check_numbers("numbers", wanted.numbers, limits.RANGE_NUMBERS_MAX)
     for field, values in (("upto", [wanted.upto]), ("numbers", wanted.numbers)):
         for number in values:
-            check_number(place, field, number)
+            check_number(target.entity, place.partition, field, number)
     return await pipeline_calls.settle(upstream, target, wanted)
 
 
@@ -173,7 +173,7 @@ async def browse(front_end: FrontEnd, place: Place, span: Span) -> Page:
     """Return a page of one partition. Raises the domain error."""
     upstream, target = located(front_end, place, Access.BROWSE)
     for field, number in (("after", span.after), ("upto", span.upto)):
-        check_number(place, field, number)
+        check_number(target.entity, place.partition, field, number)
     bounds.check_number("max_bytes", span.max_bytes, bounds.BYTES_MAX)
     return await pipeline_calls.browse(upstream, target, span)
 
@@ -203,14 +203,16 @@ def located(front_end: FrontEnd, place: Place, access: Access) -> tuple[Upstream
     return front_end.upstreams[place.partition], target
 
 
-def check_number(place: Place, field: str, number: int) -> None:
+def check_number(entity: Entity, partition: int, field: str, number: int) -> None:
     """Raise InvalidArgument for a sequence number that is not of the partition; 0 is of any."""
     bounds.check_number(field, number, bounds.NUMBER_MAX)
-    if number and sequence_number.partition_of(number) != place.partition:
+    if not number:
+        return
+    own = sequence_number.partition_of(entity, number)
+    if own != partition:
+        belongs = f"to partition {own} of" if own is not None else "to no message of"
         raise errors.InvalidArgument(
-            field,
-            f"{number} belongs to partition {sequence_number.partition_of(number)}, not to "
-            f"partition {place.partition}.",
+            field, f"{number} belongs {belongs} {entity.title}, not to partition {partition}."
         )
 
 

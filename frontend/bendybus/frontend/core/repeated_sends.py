@@ -126,4 +126,4 @@ class _Sending:
             if index in result.possible_duplicates:
                 possible.add(unit)
             at += size
-        return SendOutcome(numbers, duplicates, failures, possible)
+        return SendOutcome(result.entity, numbers, duplicates, failures, possible)

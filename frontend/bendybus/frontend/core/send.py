@@ -79,6 +79,7 @@ class SendRequest:
 class SendOutcome:
     """What became of a request's units; `failures` and `possible_duplicates` are by unit."""
 
+    entity: Entity
     # One per message, 0 in units that failed.
     numbers: Sequence[int]
     # One per message; empty: none.
@@ -333,6 +334,7 @@ class SendDispatcher:
             self._metrics.possible_duplicates.counts[frame.entity.name] += frame.messages_twice
         tag.respond(
             SendOutcome(
+                frame.entity,
                 frame.numbers,
                 frame.duplicates,
                 frame.failures,

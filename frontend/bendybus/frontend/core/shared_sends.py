@@ -290,6 +290,7 @@ def _outcomes(
     for each in requests:
         end, units = at + each.count, range(len(each.request.group_sizes) or 1)
         yield SendOutcome(
+            result.entity,
             result.numbers[at:end],
             result.duplicates[at:end],
             {n: failures[unit + n] for n in units if unit + n in failures} if failures else {},

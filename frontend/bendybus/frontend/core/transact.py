@@ -22,7 +22,6 @@ from bendybus.domain import (
     lock_token,
     message_access,
     partitioning,
-    sequence_number,
     transactions,
 )
 from bendybus.domain.directory import Directory
@@ -31,7 +30,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError, GenerationMismatch, Outcome
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import columns, routing
+from bendybus.frontend.core import by_number, columns, routing
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.quota.room import Holder
@@ -258,7 +257,7 @@ def _with_bound(facts: _Facts, entity: Entity, part: SettlePart | CancelPart | S
         return replace(
             facts,
             cancelled=cancelled,
-            partitions=facts.partitions | set(map(sequence_number.partition_of, numbers)),
+            partitions=facts.partitions | {by_number.partition_of(entity, n) for n in numbers},
             messages=facts.messages + len(numbers),
             size_bytes=facts.size_bytes + 8 * len(numbers),
         )

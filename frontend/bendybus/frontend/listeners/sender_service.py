@@ -64,7 +64,10 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             raise copy.copy(error)
         return sender_pb2.SendResponse(
             sequence_numbers=outcome.numbers,
-            partitions=[sequence_number.partition_of(n) for n in outcome.numbers],
+            partitions=[
+                sequence_number.partition_of(outcome.entity, number) or 0
+                for number in outcome.numbers
+            ],
             duplicates=outcome.duplicates,
             possible_duplicate=bool(outcome.possible_duplicates),
         )

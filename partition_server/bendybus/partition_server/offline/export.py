@@ -60,7 +60,9 @@ def lines(database: "Database", entity: str = "") -> Iterator[str]:
         entry = live.get(slot.get("uid", ""))
         name = entry["name"] if entry else f"(slot {row.slot})"
         if not wanted or name.lower() == wanted:
-            yield json.dumps(_record(row, name, slot.get("sub_queue", 0), partition))
+            plain = entry is not None and entry.get("plain_numbers", False)
+            base = sequence_number.base_of(partition, plain=plain)
+            yield json.dumps(_record(row, name, slot.get("sub_queue", 0), base))
 
 
 def _whole(database: "Database", sql: dict[str, str], row: Row) -> Row:
@@ -71,11 +73,11 @@ def _whole(database: "Database", sql: dict[str, str], row: Row) -> Row:
     return row._replace(payload=next((each["payload"] for each in found), b""))
 
 
-def _record(row: Row, name: str, sub_queue: int, partition: int) -> Record:
+def _record(row: Row, name: str, sub_queue: int, base: int) -> Record:
     record: Record = {
         "entity": name,
         "sub_queue": file_contents.SUFFIXES.get(sub_queue, ""),
-        "sequence_number": sequence_number.compose(partition, row.counter),
+        "sequence_number": base + row.counter,
         "state": State(row.state).name.capitalize(),
         "enqueued_time": file_contents.iso(row.enqueued_ms),
         "message_id": row.message_id,

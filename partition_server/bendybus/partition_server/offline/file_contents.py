@@ -104,6 +104,7 @@ def _entity(entry: Record) -> Record:
         "origin": entry["origin"],
         "partitions": entry["partition_count"],
         "home": entry["home_partition"],
+        "plain_numbers": entry.get("plain_numbers", False),
         "status": described["status"],
         "deleted": entry["deleted"],
     }

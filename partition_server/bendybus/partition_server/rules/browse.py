@@ -30,8 +30,8 @@ def peek(turn: Turn, command: Peek) -> Peeked:
         rows = _of_session(turn, queue, command.session_id, start, count, most)
     if len(rows) > 1 and sum(row.size() for row in rows) > most:
         rows.pop()
-    following = rows[-1].counter + 1 if rows else 0
-    return Peeked(Delivery(queue.slot, rows), following)
+    following = queue.base + rows[-1].counter + 1 if rows else 0
+    return Peeked(Delivery(queue.slot, queue.base, rows), following)
 
 
 def _of_session(
@@ -74,7 +74,7 @@ def _take_careful(
 ) -> None:
     queue = turn.partition.queues.at(summary.slot)
     entity = queue.entity.name if queue else ""
-    counter = summary.counter
-    if turn.attempt(sweep.name, entity, lambda: turn.budget.spend(take(summary)), counter=counter):
+    number = (queue.base if queue else 0) + summary.counter
+    if turn.attempt(sweep.name, entity, lambda: turn.budget.spend(take(summary)), number=number):
         turn.budget.spend()
         turn.partition.faults.skip(sweep, summary.at_ms, turn.now.mono_ms)

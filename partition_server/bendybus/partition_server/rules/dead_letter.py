@@ -1,6 +1,6 @@
 """Dead-lettering: a message moves to the dead-letter sub-queue, with a number of its own there."""
 
-from bendybus.domain import errors, sequence_number
+from bendybus.domain import errors
 from bendybus.partition_server.rules import application_properties
 from bendybus.partition_server.state.commands import Settle
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -62,9 +62,7 @@ def move(
         row = row._replace(delivery_count=count)
     dead_letters = to or turn.partition.queues.dead_letters_of(queue)
     target = dead_letters.state
-    original = row.enqueued_sequence_number or sequence_number.compose(
-        turn.partition.index, row.counter
-    )
+    original = row.enqueued_sequence_number or queue.base + row.counter
     properties = changed or row.changed_properties
     texts = (reason, description, row.dead_letter_source or "")
     moved = row._replace(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from bendybus.domain import bounds, errors, limits, sequence_number
+from bendybus.domain import bounds, errors, limits
 from bendybus.partition_server.rules import application_properties, drain, locks, session_locks
 from bendybus.partition_server.rules.redeliver import (
     dead_letter_exhausted,
@@ -83,7 +83,7 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
         )
         if found_in is not queue:
             raise session_locks.lost()
-    check(partition, command.counters, DEFERRED_MAX)
+    check(queue, command.counters, DEFERRED_MAX)
     rows = _rows(turn, queue.slot, command.counters)
     found = {
         row.counter
@@ -100,7 +100,7 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     if command.delete:
         for row in rows:
             turn.stage.remove_row(queue, row)
-        return Delivery(queue.slot, rows)
+        return Delivery(queue.slot, queue.base, rows)
     if isinstance(queue, SessionQueue) and session is not None:
         session_locks.check_room(queue, session, len(rows))
     taken = [row.counter for row in rows]
@@ -126,12 +126,12 @@ def _rows(turn: Turn, slot: int, counters: Sequence[int]) -> list[Row]:
     return rows
 
 
-def check(partition: PartitionState, counters: Sequence[int], count_max: int) -> None:
+def check(queue: MessageQueue, counters: Sequence[int], count_max: int) -> None:
     """Raise unless these are numbers that a queue can have given."""
     bounds.check_numbers("sequence_numbers", counters, count_max)
     if max(counters) > COUNTER_MASK:
         # A row's id has no room for it: it would be one of another queue.
-        number = sequence_number.compose(partition.index, max(counters))
+        number = queue.base + max(counters)
         raise errors.MessageNotFound(f"no message has the sequence number {number}.")
 
 
@@ -139,7 +139,7 @@ def not_found(
     partition: PartitionState, queue: MessageQueue, counter: int, state: str, advice: str
 ) -> errors.MessageNotFound:
     """Return the error for a message that is not there, by the number that its caller knows."""
-    number = sequence_number.compose(partition.index, counter)
+    number = queue.base + counter
     return errors.MessageNotFound(
         f"{queue.entity.title}: no {state} message has the sequence number {number} "
         f"(partition {partition.index}); {advice}.",

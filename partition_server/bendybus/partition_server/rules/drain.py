@@ -227,7 +227,7 @@ def settle(turn: Turn, command: SettleRange) -> RangeSettled:
 
 
 def _settle_listed(turn: Turn, queue: MessageQueue, command: SettleRange) -> RangeSettled:
-    defer.check(turn.partition, command.counters, limits.RANGE_NUMBERS_MAX)
+    defer.check(queue, command.counters, limits.RANGE_NUMBERS_MAX)
     budget, deleted = turn.budget, 0
     for counter in sorted(set(command.counters)):
         if deleted and budget.spent():

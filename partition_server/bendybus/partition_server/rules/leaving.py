@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from bendybus.domain import errors, forwarding, limits, message_format, sequence_number
+from bendybus.domain import errors, forwarding, limits, message_format
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.rules import dead_letter
@@ -91,7 +91,7 @@ class Leaving:
 
     def _carried(self, row: Row) -> Carried:
         first = 0 if self._transfers else row.enqueued_sequence_number
-        index, source = self._turn.partition.index, row.dead_letter_source
+        source = row.dead_letter_source
         if self._queue.is_dead_letter:
             source = self._queue.entity.name
         return Carried(
@@ -99,7 +99,7 @@ class Leaving:
             row.dead_letter_reason,
             row.dead_letter_error_description,
             source,
-            first or sequence_number.compose(index, row.counter),
+            first or self._queue.base + row.counter,
             row.extra_bytes - len(row.dead_letter_source or "") + len(source or ""),
             row.hops + 1,
         )

@@ -61,7 +61,9 @@ def lock(
     partition.due.lock_ends.add(until_ms, queue.slot)
     if ask is not None:
         partition.streams.reserved(stream, queue.slot)
-    return Delivery(queue.slot, rows, generations, now.wall_ms + lasts_ms, lasts_ms, partition.boot)
+    return Delivery(
+        queue.slot, queue.base, rows, generations, now.wall_ms + lasts_ms, lasts_ms, partition.boot
+    )
 
 
 def unlock(queue: MessageQueue, counters: Sequence[int]) -> None:

@@ -42,9 +42,9 @@ def get_range(turn: Turn, command: GetRange) -> RangeRead:
     first = partition.store.summaries(queue.slot, 0, COUNTER_MASK, 1)
     return RangeRead(
         incarnation(turn, queue),
-        state.lost,
-        state.counter,
-        first[0].counter if first else 0,
+        queue.base + state.lost,
+        queue.base + state.counter,
+        queue.base + first[0].counter if first else 0,
         state.active,
         state.size_bytes,
     )
@@ -75,12 +75,12 @@ def page(turn: Turn, command: BrowseRange) -> RangePage:
         # In format 0 the payload is the whole message, properties and all.
         rows = [row._replace(payload=b"") if row.format else row for row in rows]
     return RangePage(
-        Delivery(queue.slot, rows),
-        max(command.after, upto) if following is None else following,
+        Delivery(queue.slot, queue.base, rows),
+        queue.base + (max(command.after, upto) if following is None else following),
         following is None,
         incarnation(turn, queue),
-        queue.state.lost,
-        tail,
+        queue.base + queue.state.lost,
+        queue.base + tail,
     )
 
 
@@ -112,7 +112,7 @@ def _look(
 
 
 def find_number(turn: Turn, command: FindNumber) -> NumberFound:
-    """Return the counter after which messages were enqueued at a time or later.
+    """Return the number after which messages were enqueued at a time or later.
 
     In a main queue times rise with numbers, so it is found by halving. Dead letters keep the times
     that they were enqueued at first: they are looked through, a bounded number a call.
@@ -130,7 +130,7 @@ def find_number(turn: Turn, command: FindNumber) -> NumberFound:
             high = middle
         else:
             low = found[0].counter
-    return NumberFound(low, found=True)
+    return NumberFound(queue.base + low, found=True)
 
 
 def _look_through(turn: Turn, queue: MessageQueue, command: FindNumber) -> NumberFound:
@@ -138,6 +138,6 @@ def _look_through(turn: Turn, queue: MessageQueue, command: FindNumber) -> Numbe
     found = turn.partition.store.summaries(queue.slot, after + 1, tail, _FOUND_ROWS)
     for summary in found:
         if summary.enqueued_ms >= command.enqueued_ms:
-            return NumberFound(summary.counter - 1, found=True)
+            return NumberFound(queue.base + summary.counter - 1, found=True)
         after = summary.counter
-    return NumberFound(after, found=len(found) < _FOUND_ROWS)
+    return NumberFound(queue.base + after, found=len(found) < _FOUND_ROWS)

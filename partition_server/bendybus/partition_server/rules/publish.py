@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from bendybus.domain import bounds, errors, limits, sequence_number
+from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import SubscriptionDescription
 from bendybus.domain.errors import BusError
@@ -78,7 +78,7 @@ def portions(
     `row`: the message as the topic has it. The rules must not change before the last step. Raises
     InvalidArgument if its head cannot be decoded.
     """
-    parts = _parts(row, partition.index)
+    parts = _parts(row, topic.base)
     view = message_properties.View(parts, partition.new_id)
     view.check()
     found = yield from partition.topics.of(topic.entity).index.matching(view)
@@ -156,7 +156,7 @@ def store(turn: Turn, topic: MessageQueue, messages: Sequence[tuple[Row, list[Po
 
     The topic was touched.
     """
-    changes, index = turn.stage.changes, turn.partition.index
+    changes = turn.stage.changes
     # Where messages go: tuples of queues are the same objects as long as the rules are the same,
     # but for one queue alone, whose copy may be of a filter that failed.
     names: list[int] = []
@@ -169,7 +169,7 @@ def store(turn: Turn, topic: MessageQueue, messages: Sequence[tuple[Row, list[Po
             topic.state.size_bytes += body.size()
             reference = body.reference()
         # Of a message that was forwarded to the topic, the number that it had first.
-        number = row.enqueued_sequence_number or sequence_number.compose(index, row.counter)
+        number = row.enqueued_sequence_number or topic.base + row.counter
         before = names
         names = [id(queues if len(queues) > 1 else queues[0]) for queues, _ in made]
         if names != before:
@@ -238,7 +238,7 @@ def _shared(row: Row, made: list[Portion]) -> int:
     return alike if alike > 1 else 0
 
 
-def _parts(row: Row, partition: int) -> Parts:
+def _parts(row: Row, base: int) -> Parts:
     return Parts(
         row.payload,
         row.format,
@@ -250,7 +250,7 @@ def _parts(row: Row, partition: int) -> Parts:
         row.scheduled_ms,
         row.enqueued_ms,
         row.expires_ms,
-        sequence_number.compose(partition, row.counter),
+        base + row.counter,
         row.enqueued_sequence_number,
         row.delivery_count,
         row.dead_letter_reason,
@@ -479,7 +479,7 @@ class Publisher(Appender):
                 published.append((numbered, made))
                 self.copies_left -= copies_in(made) if self.in_transaction else 0
             added_bytes += size_bytes
-            self._numbers.append(sequence_number.compose(self._partition, counter))
+            self._numbers.append(self._queue.base + counter)
         store(self._turn, self._queue, published)
         room.grown(self._turn.partition, self._queue, added_bytes)
 

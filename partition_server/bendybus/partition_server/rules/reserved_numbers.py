@@ -22,7 +22,7 @@ def reserve(turn: Turn, queue: MessageQueue, count: int) -> NumbersReserved:
     state = turn.stage.touch(queue).queue.state
     first = state.counter + 1
     state.counter += count
-    return NumbersReserved(sequence_number.compose(turn.partition.index, first))
+    return NumbersReserved(queue.base + first)
 
 
 def append(turn: Turn, queue: MessageQueue, row: Row, number: int) -> int:
@@ -46,9 +46,8 @@ def append(turn: Turn, queue: MessageQueue, row: Row, number: int) -> int:
 
 def _is_ours(turn: Turn, queue: MessageQueue, number: int) -> bool:
     """Whether a number can be one that was reserved here, and is not used in this turn."""
-    here = sequence_number.partition_of(number) == turn.partition.index
-    counter = sequence_number.counter_of(number)
-    if not here or not 0 < counter <= queue.state.counter:
+    counter = number - queue.base
+    if not 0 < counter <= queue.state.counter:
         return False
     place = row_id(queue.slot, counter)
     return all(row.id != place for row in turn.stage.changes.inserts)

@@ -46,7 +46,7 @@ def cancel(turn: Turn, command: CancelScheduled) -> Done:
 def _cancel(turn: Turn, command: CancelScheduled, name: bytes) -> Done:
     partition = turn.partition
     queue = partition.find(command.entity, turn.now, Access.SEND)
-    defer.check(partition, command.counters, bounds.NUMBERS_A_CALL_MAX)
+    defer.check(queue, command.counters, bounds.NUMBERS_A_CALL_MAX)
     wanted = sorted(set(command.counters))
     summaries = [
         summary for n in wanted for summary in partition.store.summaries(queue.slot, n, n, 1)
@@ -176,8 +176,8 @@ def _publish_one(turn: Turn, topic: MessageQueue, id_: int) -> bool:
     def take() -> None:
         published[0] = publish.activate(turn, topic, row)
 
-    name, counter = topic.entity.name, row.counter
-    if turn.attempt(Sweep.AWAITING_ROOM.name, name, take, counter=counter):
+    name, number = topic.entity.name, topic.base + row.counter
+    if turn.attempt(Sweep.AWAITING_ROOM.name, name, take, number=number):
         turn.partition.faults.skip(Sweep.ACTIVATION, row.scheduled_ms, turn.now.mono_ms)
         return True
     return published[0]

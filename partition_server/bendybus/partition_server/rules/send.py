@@ -239,7 +239,7 @@ class Appender:
             remembered = known.get(key) if key else None
             original = history.original(key, remembered) if key else None
             if original is not None:
-                self._numbers.append(sequence_number.compose(self._partition, original))
+                self._numbers.append(self._queue.base + original)
                 self._duplicates.append(True)
                 continue
             self._append(batch, i, i + 1)
@@ -266,7 +266,7 @@ class Appender:
         state.size_bytes += ROW_BYTES * count + _text_bytes(batch, start, end)
         self._stage.changes.inserts += rows
         touched.fresh += rows
-        number = sequence_number.compose(self._partition, first)
+        number = self._queue.base + first
         self._numbers.extend(range(number, number + count))
 
     def _append_reserved(self, batch: Batch, start: int, end: int) -> None:
@@ -276,7 +276,7 @@ class Appender:
         rows = map(Row._make, self._columns(batch, start, end, row_id(state.slot, 0)))
         for row, number in zip(rows, batch.reserved[start:end], strict=True):
             counter = reserved_numbers.append(self._turn, self._queue, row, number)
-            self._numbers.append(sequence_number.compose(self._partition, counter))
+            self._numbers.append(self._queue.base + counter)
 
     def _columns(self, batch: Batch, start: int, end: int, first_id: int) -> Iterator[tuple]:  # type: ignore[type-arg]
         span = slice(start, end)

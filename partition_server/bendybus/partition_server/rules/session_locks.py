@@ -149,7 +149,9 @@ def lock_messages(
         queue.locks[row.counter] = lock
         session.note(row.counter, lock, queue.locks)
     left_ms = session.until_mono_ms - now.mono_ms
-    return Delivery(queue.slot, rows, generations, now.wall_ms + left_ms, left_ms, partition.boot)
+    return Delivery(
+        queue.slot, queue.base, rows, generations, now.wall_ms + left_ms, left_ms, partition.boot
+    )
 
 
 # Ends

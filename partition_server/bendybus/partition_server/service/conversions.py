@@ -39,11 +39,10 @@ def batch_from_proto(proto: message_pb2.MessageBatch) -> Batch:
 def delivery_to_proto(delivery: Delivery, *, partition: int) -> message_pb2.DeliveredBatch:
     """Return delivered or shown messages; columns that say nothing stay empty."""
     rows = delivery.rows
-    base = sequence_number.compose(partition, 0)
     proto = message_pb2.DeliveredBatch(
         partition=partition,
         messages=[row.payload for row in rows],
-        sequence_numbers=[base + (row.id & COUNTER_MASK) for row in rows],
+        sequence_numbers=[delivery.base + (row.id & COUNTER_MASK) for row in rows],
         enqueued_time_ms=[row.enqueued_ms for row in rows],
         locked_until_ms=delivery.locked_until_ms,
         lock_remaining_ms=delivery.lock_remaining_ms,

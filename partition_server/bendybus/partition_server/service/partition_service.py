@@ -147,11 +147,9 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                 request.session_id if request.HasField("session_id") else None,
             ),
         )
-        following = peeked.next_counter
         return partition_pb2.PeekResponse(
             batch=conversions.delivery_to_proto(peeked.delivery, partition=request.partition),
-            next_sequence_number=following
-            and sequence_number.compose(request.partition, following),
+            next_sequence_number=peeked.next_number,
         )
 
     async def ReceiveDeferred(

@@ -31,14 +31,13 @@ class PipelineCalls:
             request.partition,
             lambda reply: commands.GetRange(reply, conversions.entity_ref(request.entity)),
         )
-        compose, at = sequence_number.compose, request.partition
         return partition_pb2.GetRangeResponse(
             range=pipeline_pb2.PartitionRange(
-                partition=at,
+                partition=request.partition,
                 incarnation=read.incarnation,
-                low_watermark=compose(at, read.lost),
-                stable_tail=compose(at, read.tail),
-                first_number=read.first and compose(at, read.first),
+                low_watermark=read.lost,
+                stable_tail=read.tail,
+                first_number=read.first,
                 active_message_count=read.active,
                 size_in_bytes=read.size_bytes,
             )
@@ -62,15 +61,14 @@ class PipelineCalls:
                 not request.without_bodies,
             ),
         )
-        compose, at = sequence_number.compose, request.partition
         return partition_pb2.BrowseRangeResponse(
             page=pipeline_pb2.BrowsePartitionResponse(
-                batch=conversions.delivery_to_proto(page.delivery, partition=at),
-                next_after=compose(at, page.next_after),
+                batch=conversions.delivery_to_proto(page.delivery, partition=request.partition),
+                next_after=page.next_after,
                 complete=page.complete,
                 incarnation=page.incarnation,
-                low_watermark=compose(at, page.lost),
-                stable_tail=compose(at, page.tail),
+                low_watermark=page.lost,
+                stable_tail=page.tail,
             )
         )
 
@@ -88,8 +86,7 @@ class PipelineCalls:
                 sequence_number.counter_of(request.after),
             ),
         )
-        after = sequence_number.compose(request.partition, found.after)
-        return partition_pb2.FindNumberResponse(after=after, found=found.found)
+        return partition_pb2.FindNumberResponse(after=found.after, found=found.found)
 
     async def Drain(
         self, request: partition_pb2.DrainRequest, context: Context

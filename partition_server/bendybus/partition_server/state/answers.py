@@ -32,6 +32,8 @@ class Delivery:
     """Locked or shown messages of one slot, oldest first."""
 
     slot: int
+    # A counter of a row and this are the message's sequence number.
+    base: int
     rows: Sequence[Row]
     # One per row; empty without locks.
     generations: Sequence[int] = ()
@@ -189,10 +191,10 @@ class Transacted:
 
 @dataclass(slots=True)
 class Peeked:
-    """What was shown, and the counter to go on from (0: nothing after this now)."""
+    """What was shown, and the number to go on from (0: nothing after this now)."""
 
     delivery: Delivery
-    next_counter: int
+    next_number: int
 
 
 @dataclass(slots=True)

@@ -163,7 +163,7 @@ class PartitionState:
         queue = self.queues.of(ref.uid, ref.sub_queue)
         if queue is None:
             message_access.check_sub_queue(entity)
-            # Only a number leads here: its top 16 bits are the partition.
+            # Only a number leads here: it names this partition.
             text = f"{entity.title} has no messages in partition {self.index}."
             raise errors.MessageNotFound(text, metadata={"entity": entity.name})
         # A call that the fence refuses, too: if another partition says that the entity is in use,

@@ -109,7 +109,7 @@ class GetFence:
 
 @dataclass(frozen=True, slots=True)
 class RangeRead:
-    """Where a queue begins and ends, in counters; see the contract."""
+    """Where a queue begins and ends, in sequence numbers; see the contract."""
 
     incarnation: str
     lost: int
@@ -121,7 +121,7 @@ class RangeRead:
 
 @dataclass(frozen=True, slots=True)
 class RangePage:
-    """Messages of a range, and the counter to go on after."""
+    """Messages of a range, and the number to go on after."""
 
     delivery: Delivery
     next_after: int
@@ -133,7 +133,7 @@ class RangePage:
 
 @dataclass(frozen=True, slots=True)
 class NumberFound:
-    """The counter after which messages are late enough; not `found`: look on from there."""
+    """The number after which messages are late enough; not `found`: look on from there."""
 
     after: int
     found: bool

@@ -7,7 +7,7 @@ the queue's first message; until then only this opening of the file knows it.
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from bendybus.domain import errors, limits
+from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import OF_KIND, ON_NEED, SubQueue
@@ -222,5 +222,10 @@ class Queues:
         slot.by_session = entity.description.requires_session and slot.sub_queue is SubQueue.MAIN
         made = SessionQueue if slot.by_session else MessageQueue
         return made(
-            slot, entity, journal=self._journal, windows=self._windows, last_used_mono_ms=mono_ms
+            slot,
+            entity,
+            journal=self._journal,
+            windows=self._windows,
+            last_used_mono_ms=mono_ms,
+            base=sequence_number.base_of(self._partition, plain=entity.plain_numbers),
         )

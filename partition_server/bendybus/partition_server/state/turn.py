@@ -4,7 +4,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bendybus.domain import sequence_number
 from bendybus.domain.steps import Steps
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import Now
@@ -37,10 +36,10 @@ class Turn:
     held: Held[object] | None = None
 
     def attempt(
-        self, work: str, entity: str, action: Callable[[], object], *, counter: int | None = None
+        self, work: str, entity: str, action: Callable[[], object], *, number: int | None = None
     ) -> Exception | None:
         """Do one of several pieces of work; in a careful turn, take back one that raises, note it
-        and return why. `counter`: of the message that the work is about, for the log.
+        and return why. `number`: of the message that the work is about, for the log.
         """
         if not self.careful:
             action()
@@ -57,8 +56,7 @@ class Turn:
                 # Whoever tried the work takes it back, with this mark.
                 raise
             self.take_back_to(mark)
-            if counter is not None:
-                number = sequence_number.compose(self.partition.index, counter)
+            if number is not None:
                 error.add_note(f"sequence number {number}")
             self.partition.faults.note(work, entity, error)
             return error

@@ -39,10 +39,12 @@ WAL_PAGES_MAX: Final = 1_000
 FORMAT: Final = 12
 CONVERTED_BY: Final = "0.7.0"
 # Of what is serialised in columns: the entries of the catalogue, the outcomes of producers.
-ENTRY_VERSION: Final = entity_settings.VERSION
+ENTRY_VERSION: Final = 6
 # Programs of this version write all settings that they know; a later setting is left out where it
 # has its default, so that they can read the entry.
 COMPLETE_ENTRY_VERSION: Final = 3
+# The first programs that know entities whose sequence numbers name no partition.
+PLAIN_NUMBERS_VERSION: Final = 6
 OUTCOME_VERSION: Final = 1
 _NO_RULES: Final = '"rules": null'
 
@@ -123,7 +125,8 @@ def check_contents(path: Path, entry: int, outcome: int, sub_queue: int) -> None
 def entry_version(entity: Entity) -> int:
     """Return the version of an entry: that of the first programs that read it."""
     since = entity_settings.version_of(entity_settings.values_of(entity.description))
-    return max(1 if entity.kind is EntityKind.QUEUE else 2, since)
+    numbers = PLAIN_NUMBERS_VERSION if entity.plain_numbers else 1
+    return max(1 if entity.kind is EntityKind.QUEUE else 2, since, numbers)
 
 
 def entity_to_json(entity: Entity) -> str:
@@ -135,6 +138,9 @@ def entity_to_json(entity: Entity) -> str:
     if not entity.manifest_rules:
         # Only subscriptions have it; a program of version 1 knows no such field of a queue.
         del values["manifest_rules"]
+    if not entity.plain_numbers:
+        # Programs before PLAIN_NUMBERS_VERSION do not know it.
+        del values["plain_numbers"]
     if isinstance(described, SubscriptionDescription):
         # In their place below; inside of a text the quotes would be escaped.
         values["description"]["rules"] = None

@@ -25,45 +25,45 @@ _sym_db = _symbol_database.Default()
 from bendybus.v1 import management_pb2 as bendybus_dot_v1_dot_management__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!bendybus/internal/v1/entity.proto\x12\x14\x62\x65ndybus.internal.v1\x1a\x1c\x62\x65ndybus/v1/management.proto\"\xf0\x03\n\x06\x45ntity\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12)\n\x06origin\x18\x04 \x01(\x0e\x32\x19.bendybus.v1.EntityOrigin\x12,\n\x05queue\x18\x05 \x01(\x0b\x32\x1d.bendybus.v1.QueueDescription\x12\x17\n\x0fpartition_count\x18\x06 \x01(\r\x12\x16\n\x0ehome_partition\x18\x07 \x01(\r\x12\x0f\n\x07\x64\x65leted\x18\x08 \x01(\x08\x12\x15\n\rcreated_at_ms\x18\t \x01(\x03\x12\x15\n\rupdated_at_ms\x18\n \x01(\x03\x12\x10\n\x08orphaned\x18\x0b \x01(\x08\x12\x14\n\x0cmanifest_uid\x18\x0c \x01(\t\x12\x14\n\x0c\x61uto_deleted\x18\r \x01(\x08\x12.\n\x04kind\x18\x0e \x01(\x0e\x32 .bendybus.internal.v1.EntityKind\x12,\n\x05topic\x18\x0f \x01(\x0b\x32\x1d.bendybus.v1.TopicDescription\x12:\n\x0csubscription\x18\x10 \x01(\x0b\x32$.bendybus.v1.SubscriptionDescription\x12\x16\n\x0emanifest_rules\x18\x11 \x01(\x08\"\x89\x04\n\x13\x43ommitEntityRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x32\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\".bendybus.internal.v1.EntityAction\x12\x0c\n\x04name\x18\x03 \x01(\t\x12,\n\x05queue\x18\x04 \x01(\x0b\x32\x1d.bendybus.v1.QueueDescription\x12)\n\x06origin\x18\x05 \x01(\x0e\x32\x19.bendybus.v1.EntityOrigin\x12\x0b\n\x03uid\x18\x06 \x01(\t\x12\x15\n\rif_generation\x18\x07 \x01(\x04\x12\x14\n\x0cmanifest_uid\x18\x08 \x01(\t\x12.\n\x04kind\x18\t \x01(\x0e\x32 .bendybus.internal.v1.EntityKind\x12,\n\x05topic\x18\x0b \x01(\x0b\x32\x1d.bendybus.v1.TopicDescription\x12:\n\x0csubscription\x18\x0c \x01(\x0b\x32$.bendybus.v1.SubscriptionDescription\x12\x35\n\x0brule_change\x18\r \x01(\x0b\x32 .bendybus.internal.v1.RuleChange\x12\x10\n\x08migrated\x18\x0e \x01(\x08\x12\x15\n\rwithout_rules\x18\x0f \x01(\x08J\x04\x08\n\x10\x0bR\nother_name\"\xa4\x01\n\nRuleChange\x12\x33\n\x04kind\x18\x01 \x01(\x0e\x32%.bendybus.internal.v1.RuleChange.Kind\x12\x1f\n\x04rule\x18\x02 \x01(\x0b\x32\x11.bendybus.v1.Rule\"@\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\n\n\x06\x43REATE\x10\x01\x12\n\n\x06UPDATE\x10\x02\x12\n\n\x06\x44\x45LETE\x10\x03\"Q\n\x14\x43ommitEntityResponse\x12,\n\x06\x65ntity\x18\x01 \x01(\x0b\x32\x1c.bendybus.internal.v1.EntityJ\x04\x08\x02\x10\x03R\x05other\"c\n\x12\x41pplyEntityRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12,\n\x06others\x18\x03 \x03(\x0b\x32\x1c.bendybus.internal.v1.EntityJ\x04\x08\x02\x10\x03R\x06\x65ntity\"\x15\n\x13\x41pplyEntityResponse\"\x8f\x01\n\x14WatchEntitiesRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x12\n\npart_bytes\x18\x03 \x01(\r\x12.\n\x07watcher\x18\x04 \x01(\x0e\x32\x1d.bendybus.internal.v1.Watcher\x12\x10\n\x08\x63ontract\x18\x05 \x01(\rJ\x04\x08\x02\x10\x03R\x08in_parts\"\xea\x02\n\x15WatchEntitiesResponse\x12\x36\n\x0b\x66ingerprint\x18\x01 \x01(\x0b\x32!.bendybus.internal.v1.Fingerprint\x12.\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x1c.bendybus.internal.v1.Entity\x12\x10\n\x08snapshot\x18\x03 \x01(\x08\x12,\n\x06others\x18\x04 \x03(\x0b\x32\x1c.bendybus.internal.v1.Entity\x12\x0c\n\x04more\x18\x08 \x01(\x08\x12\r\n\x05pulls\x18\t \x01(\x08\x12\x10\n\x08\x63ontract\x18\x0b \x01(\r\x12\x37\n\x0crules_edited\x18\x0c \x03(\x0b\x32!.bendybus.internal.v1.RulesEditedJ\x04\x08\x05\x10\x08J\x04\x08\n\x10\x0bR\x05kindsR\x0eknows_sessionsR\x0cknows_delaysR\x10settings_version\"\xa3\x01\n\x0bRulesEdited\x12,\n\x06\x65ntity\x18\x01 \x01(\x0b\x32\x1c.bendybus.internal.v1.Entity\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12#\n\x08replaced\x18\x03 \x03(\x0b\x32\x11.bendybus.v1.Rule\x12 \n\x05\x61\x64\x64\x65\x64\x18\x04 \x03(\x0b\x32\x11.bendybus.v1.Rule\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x06\"\x8b\x01\n\x0b\x46ingerprint\x12\x16\n\x0enamespace_name\x18\x01 \x01(\t\x12\x15\n\rnamespace_uid\x18\x02 \x01(\t\x12\x0c\n\x04tier\x18\x03 \x01(\t\x12\x17\n\x0fpartition_count\x18\x04 \x01(\r\x12\x11\n\tpartition\x18\x05 \x01(\r\x12\x13\n\x0bincarnation\x18\x06 \x01(\x0c\"]\n\x16\x46\x65nceIdleEntityRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0f\n\x07idle_ms\x18\x04 \x01(\x03\")\n\x17\x46\x65nceIdleEntityResponse\x12\x0e\n\x06\x66\x65nced\x18\x01 \x01(\x08*u\n\nEntityKind\x12\x1b\n\x17\x45NTITY_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45NTITY_KIND_QUEUE\x10\x01\x12\x15\n\x11\x45NTITY_KIND_TOPIC\x10\x02\x12\x1c\n\x18\x45NTITY_KIND_SUBSCRIPTION\x10\x03*\xcd\x01\n\x0c\x45ntityAction\x12\x1d\n\x19\x45NTITY_ACTION_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45NTITY_ACTION_CREATE\x10\x01\x12\x18\n\x14\x45NTITY_ACTION_UPDATE\x10\x02\x12\x18\n\x14\x45NTITY_ACTION_DELETE\x10\x03\x12\x1d\n\x19\x45NTITY_ACTION_DELETE_IDLE\x10\x04\x12\x18\n\x14\x45NTITY_ACTION_ORPHAN\x10\x05\x12\x17\n\x13\x45NTITY_ACTION_ADOPT\x10\x06*f\n\x07Watcher\x12\x17\n\x13WATCHER_UNSPECIFIED\x10\x00\x12\x15\n\x11WATCHER_FRONT_END\x10\x01\x12\x14\n\x10WATCHER_OPERATOR\x10\x02\x12\x15\n\x11WATCHER_PARTITION\x10\x03\x32\xb6\x03\n\rEntityService\x12\x65\n\x0c\x43ommitEntity\x12).bendybus.internal.v1.CommitEntityRequest\x1a*.bendybus.internal.v1.CommitEntityResponse\x12\x62\n\x0b\x41pplyEntity\x12(.bendybus.internal.v1.ApplyEntityRequest\x1a).bendybus.internal.v1.ApplyEntityResponse\x12j\n\rWatchEntities\x12*.bendybus.internal.v1.WatchEntitiesRequest\x1a+.bendybus.internal.v1.WatchEntitiesResponse0\x01\x12n\n\x0f\x46\x65nceIdleEntity\x12,.bendybus.internal.v1.FenceIdleEntityRequest\x1a-.bendybus.internal.v1.FenceIdleEntityResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!bendybus/internal/v1/entity.proto\x12\x14\x62\x65ndybus.internal.v1\x1a\x1c\x62\x65ndybus/v1/management.proto\"\x87\x04\n\x06\x45ntity\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12)\n\x06origin\x18\x04 \x01(\x0e\x32\x19.bendybus.v1.EntityOrigin\x12,\n\x05queue\x18\x05 \x01(\x0b\x32\x1d.bendybus.v1.QueueDescription\x12\x17\n\x0fpartition_count\x18\x06 \x01(\r\x12\x16\n\x0ehome_partition\x18\x07 \x01(\r\x12\x0f\n\x07\x64\x65leted\x18\x08 \x01(\x08\x12\x15\n\rcreated_at_ms\x18\t \x01(\x03\x12\x15\n\rupdated_at_ms\x18\n \x01(\x03\x12\x10\n\x08orphaned\x18\x0b \x01(\x08\x12\x14\n\x0cmanifest_uid\x18\x0c \x01(\t\x12\x14\n\x0c\x61uto_deleted\x18\r \x01(\x08\x12.\n\x04kind\x18\x0e \x01(\x0e\x32 .bendybus.internal.v1.EntityKind\x12,\n\x05topic\x18\x0f \x01(\x0b\x32\x1d.bendybus.v1.TopicDescription\x12:\n\x0csubscription\x18\x10 \x01(\x0b\x32$.bendybus.v1.SubscriptionDescription\x12\x16\n\x0emanifest_rules\x18\x11 \x01(\x08\x12\x15\n\rplain_numbers\x18\x12 \x01(\x08\"\x89\x04\n\x13\x43ommitEntityRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x32\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\".bendybus.internal.v1.EntityAction\x12\x0c\n\x04name\x18\x03 \x01(\t\x12,\n\x05queue\x18\x04 \x01(\x0b\x32\x1d.bendybus.v1.QueueDescription\x12)\n\x06origin\x18\x05 \x01(\x0e\x32\x19.bendybus.v1.EntityOrigin\x12\x0b\n\x03uid\x18\x06 \x01(\t\x12\x15\n\rif_generation\x18\x07 \x01(\x04\x12\x14\n\x0cmanifest_uid\x18\x08 \x01(\t\x12.\n\x04kind\x18\t \x01(\x0e\x32 .bendybus.internal.v1.EntityKind\x12,\n\x05topic\x18\x0b \x01(\x0b\x32\x1d.bendybus.v1.TopicDescription\x12:\n\x0csubscription\x18\x0c \x01(\x0b\x32$.bendybus.v1.SubscriptionDescription\x12\x35\n\x0brule_change\x18\r \x01(\x0b\x32 .bendybus.internal.v1.RuleChange\x12\x10\n\x08migrated\x18\x0e \x01(\x08\x12\x15\n\rwithout_rules\x18\x0f \x01(\x08J\x04\x08\n\x10\x0bR\nother_name\"\xa4\x01\n\nRuleChange\x12\x33\n\x04kind\x18\x01 \x01(\x0e\x32%.bendybus.internal.v1.RuleChange.Kind\x12\x1f\n\x04rule\x18\x02 \x01(\x0b\x32\x11.bendybus.v1.Rule\"@\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\n\n\x06\x43REATE\x10\x01\x12\n\n\x06UPDATE\x10\x02\x12\n\n\x06\x44\x45LETE\x10\x03\"Q\n\x14\x43ommitEntityResponse\x12,\n\x06\x65ntity\x18\x01 \x01(\x0b\x32\x1c.bendybus.internal.v1.EntityJ\x04\x08\x02\x10\x03R\x05other\"c\n\x12\x41pplyEntityRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12,\n\x06others\x18\x03 \x03(\x0b\x32\x1c.bendybus.internal.v1.EntityJ\x04\x08\x02\x10\x03R\x06\x65ntity\"\x15\n\x13\x41pplyEntityResponse\"\x8f\x01\n\x14WatchEntitiesRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x12\n\npart_bytes\x18\x03 \x01(\r\x12.\n\x07watcher\x18\x04 \x01(\x0e\x32\x1d.bendybus.internal.v1.Watcher\x12\x10\n\x08\x63ontract\x18\x05 \x01(\rJ\x04\x08\x02\x10\x03R\x08in_parts\"\xea\x02\n\x15WatchEntitiesResponse\x12\x36\n\x0b\x66ingerprint\x18\x01 \x01(\x0b\x32!.bendybus.internal.v1.Fingerprint\x12.\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x1c.bendybus.internal.v1.Entity\x12\x10\n\x08snapshot\x18\x03 \x01(\x08\x12,\n\x06others\x18\x04 \x03(\x0b\x32\x1c.bendybus.internal.v1.Entity\x12\x0c\n\x04more\x18\x08 \x01(\x08\x12\r\n\x05pulls\x18\t \x01(\x08\x12\x10\n\x08\x63ontract\x18\x0b \x01(\r\x12\x37\n\x0crules_edited\x18\x0c \x03(\x0b\x32!.bendybus.internal.v1.RulesEditedJ\x04\x08\x05\x10\x08J\x04\x08\n\x10\x0bR\x05kindsR\x0eknows_sessionsR\x0cknows_delaysR\x10settings_version\"\xa3\x01\n\x0bRulesEdited\x12,\n\x06\x65ntity\x18\x01 \x01(\x0b\x32\x1c.bendybus.internal.v1.Entity\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12#\n\x08replaced\x18\x03 \x03(\x0b\x32\x11.bendybus.v1.Rule\x12 \n\x05\x61\x64\x64\x65\x64\x18\x04 \x03(\x0b\x32\x11.bendybus.v1.Rule\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x06\"\x8b\x01\n\x0b\x46ingerprint\x12\x16\n\x0enamespace_name\x18\x01 \x01(\t\x12\x15\n\rnamespace_uid\x18\x02 \x01(\t\x12\x0c\n\x04tier\x18\x03 \x01(\t\x12\x17\n\x0fpartition_count\x18\x04 \x01(\r\x12\x11\n\tpartition\x18\x05 \x01(\r\x12\x13\n\x0bincarnation\x18\x06 \x01(\x0c\"]\n\x16\x46\x65nceIdleEntityRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0f\n\x07idle_ms\x18\x04 \x01(\x03\")\n\x17\x46\x65nceIdleEntityResponse\x12\x0e\n\x06\x66\x65nced\x18\x01 \x01(\x08*u\n\nEntityKind\x12\x1b\n\x17\x45NTITY_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45NTITY_KIND_QUEUE\x10\x01\x12\x15\n\x11\x45NTITY_KIND_TOPIC\x10\x02\x12\x1c\n\x18\x45NTITY_KIND_SUBSCRIPTION\x10\x03*\xcd\x01\n\x0c\x45ntityAction\x12\x1d\n\x19\x45NTITY_ACTION_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45NTITY_ACTION_CREATE\x10\x01\x12\x18\n\x14\x45NTITY_ACTION_UPDATE\x10\x02\x12\x18\n\x14\x45NTITY_ACTION_DELETE\x10\x03\x12\x1d\n\x19\x45NTITY_ACTION_DELETE_IDLE\x10\x04\x12\x18\n\x14\x45NTITY_ACTION_ORPHAN\x10\x05\x12\x17\n\x13\x45NTITY_ACTION_ADOPT\x10\x06*f\n\x07Watcher\x12\x17\n\x13WATCHER_UNSPECIFIED\x10\x00\x12\x15\n\x11WATCHER_FRONT_END\x10\x01\x12\x14\n\x10WATCHER_OPERATOR\x10\x02\x12\x15\n\x11WATCHER_PARTITION\x10\x03\x32\xb6\x03\n\rEntityService\x12\x65\n\x0c\x43ommitEntity\x12).bendybus.internal.v1.CommitEntityRequest\x1a*.bendybus.internal.v1.CommitEntityResponse\x12\x62\n\x0b\x41pplyEntity\x12(.bendybus.internal.v1.ApplyEntityRequest\x1a).bendybus.internal.v1.ApplyEntityResponse\x12j\n\rWatchEntities\x12*.bendybus.internal.v1.WatchEntitiesRequest\x1a+.bendybus.internal.v1.WatchEntitiesResponse0\x01\x12n\n\x0f\x46\x65nceIdleEntity\x12,.bendybus.internal.v1.FenceIdleEntityRequest\x1a-.bendybus.internal.v1.FenceIdleEntityResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'bendybus.internal.v1.entity_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENTITYKIND']._serialized_start=2443
-  _globals['_ENTITYKIND']._serialized_end=2560
-  _globals['_ENTITYACTION']._serialized_start=2563
-  _globals['_ENTITYACTION']._serialized_end=2768
-  _globals['_WATCHER']._serialized_start=2770
-  _globals['_WATCHER']._serialized_end=2872
+  _globals['_ENTITYKIND']._serialized_start=2466
+  _globals['_ENTITYKIND']._serialized_end=2583
+  _globals['_ENTITYACTION']._serialized_start=2586
+  _globals['_ENTITYACTION']._serialized_end=2791
+  _globals['_WATCHER']._serialized_start=2793
+  _globals['_WATCHER']._serialized_end=2895
   _globals['_ENTITY']._serialized_start=90
-  _globals['_ENTITY']._serialized_end=586
-  _globals['_COMMITENTITYREQUEST']._serialized_start=589
-  _globals['_COMMITENTITYREQUEST']._serialized_end=1110
-  _globals['_RULECHANGE']._serialized_start=1113
-  _globals['_RULECHANGE']._serialized_end=1277
-  _globals['_RULECHANGE_KIND']._serialized_start=1213
-  _globals['_RULECHANGE_KIND']._serialized_end=1277
-  _globals['_COMMITENTITYRESPONSE']._serialized_start=1279
-  _globals['_COMMITENTITYRESPONSE']._serialized_end=1360
-  _globals['_APPLYENTITYREQUEST']._serialized_start=1362
-  _globals['_APPLYENTITYREQUEST']._serialized_end=1461
-  _globals['_APPLYENTITYRESPONSE']._serialized_start=1463
-  _globals['_APPLYENTITYRESPONSE']._serialized_end=1484
-  _globals['_WATCHENTITIESREQUEST']._serialized_start=1487
-  _globals['_WATCHENTITIESREQUEST']._serialized_end=1630
-  _globals['_WATCHENTITIESRESPONSE']._serialized_start=1633
-  _globals['_WATCHENTITIESRESPONSE']._serialized_end=1995
-  _globals['_RULESEDITED']._serialized_start=1998
-  _globals['_RULESEDITED']._serialized_end=2161
-  _globals['_FINGERPRINT']._serialized_start=2164
-  _globals['_FINGERPRINT']._serialized_end=2303
-  _globals['_FENCEIDLEENTITYREQUEST']._serialized_start=2305
-  _globals['_FENCEIDLEENTITYREQUEST']._serialized_end=2398
-  _globals['_FENCEIDLEENTITYRESPONSE']._serialized_start=2400
-  _globals['_FENCEIDLEENTITYRESPONSE']._serialized_end=2441
-  _globals['_ENTITYSERVICE']._serialized_start=2875
-  _globals['_ENTITYSERVICE']._serialized_end=3313
+  _globals['_ENTITY']._serialized_end=609
+  _globals['_COMMITENTITYREQUEST']._serialized_start=612
+  _globals['_COMMITENTITYREQUEST']._serialized_end=1133
+  _globals['_RULECHANGE']._serialized_start=1136
+  _globals['_RULECHANGE']._serialized_end=1300
+  _globals['_RULECHANGE_KIND']._serialized_start=1236
+  _globals['_RULECHANGE_KIND']._serialized_end=1300
+  _globals['_COMMITENTITYRESPONSE']._serialized_start=1302
+  _globals['_COMMITENTITYRESPONSE']._serialized_end=1383
+  _globals['_APPLYENTITYREQUEST']._serialized_start=1385
+  _globals['_APPLYENTITYREQUEST']._serialized_end=1484
+  _globals['_APPLYENTITYRESPONSE']._serialized_start=1486
+  _globals['_APPLYENTITYRESPONSE']._serialized_end=1507
+  _globals['_WATCHENTITIESREQUEST']._serialized_start=1510
+  _globals['_WATCHENTITIESREQUEST']._serialized_end=1653
+  _globals['_WATCHENTITIESRESPONSE']._serialized_start=1656
+  _globals['_WATCHENTITIESRESPONSE']._serialized_end=2018
+  _globals['_RULESEDITED']._serialized_start=2021
+  _globals['_RULESEDITED']._serialized_end=2184
+  _globals['_FINGERPRINT']._serialized_start=2187
+  _globals['_FINGERPRINT']._serialized_end=2326
+  _globals['_FENCEIDLEENTITYREQUEST']._serialized_start=2328
+  _globals['_FENCEIDLEENTITYREQUEST']._serialized_end=2421
+  _globals['_FENCEIDLEENTITYRESPONSE']._serialized_start=2423
+  _globals['_FENCEIDLEENTITYRESPONSE']._serialized_end=2464
+  _globals['_ENTITYSERVICE']._serialized_start=2898
+  _globals['_ENTITYSERVICE']._serialized_end=3336
 # @@protoc_insertion_point(module_scope)

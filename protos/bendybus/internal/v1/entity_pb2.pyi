@@ -48,7 +48,7 @@ WATCHER_OPERATOR: Watcher
 WATCHER_PARTITION: Watcher
 
 class Entity(_message.Message):
-    __slots__ = ("name", "uid", "generation", "origin", "queue", "partition_count", "home_partition", "deleted", "created_at_ms", "updated_at_ms", "orphaned", "manifest_uid", "auto_deleted", "kind", "topic", "subscription", "manifest_rules")
+    __slots__ = ("name", "uid", "generation", "origin", "queue", "partition_count", "home_partition", "deleted", "created_at_ms", "updated_at_ms", "orphaned", "manifest_uid", "auto_deleted", "kind", "topic", "subscription", "manifest_rules", "plain_numbers")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +66,7 @@ class Entity(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_RULES_FIELD_NUMBER: _ClassVar[int]
+    PLAIN_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     generation: int
@@ -83,7 +84,8 @@ class Entity(_message.Message):
     topic: _management_pb2.TopicDescription
     subscription: _management_pb2.SubscriptionDescription
     manifest_rules: bool
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., orphaned: bool = ..., manifest_uid: _Optional[str] = ..., auto_deleted: bool = ..., kind: _Optional[_Union[EntityKind, str]] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., manifest_rules: bool = ...) -> None: ...
+    plain_numbers: bool
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., orphaned: bool = ..., manifest_uid: _Optional[str] = ..., auto_deleted: bool = ..., kind: _Optional[_Union[EntityKind, str]] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., manifest_rules: bool = ..., plain_numbers: bool = ...) -> None: ...
 
 class CommitEntityRequest(_message.Message):
     __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid", "kind", "topic", "subscription", "rule_change", "migrated", "without_rules")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from bendybus.domain.sequence_number import base_below
 from bendybus.spark.errors import OptionError, PipelineError
 from bendybus.spark.option_table import EARLIEST, LATEST, Position
 from bendybus.spark.options import ReadOptions
@@ -52,13 +53,25 @@ def ends(position: Position, extents: Sequence[Extent], number_at: NumberAt) -> 
 
 
 def check(name: str, position: Position, extents: Sequence[Extent], path: str) -> None:
-    """Raise OptionError for numbers of partitions that the entity does not have."""
-    known = {extent.partition for extent in extents}
-    for partition in position.numbers or {}:
+    """Raise OptionError for numbers of partitions, or in a form, that the entity does not have."""
+    known = {extent.partition: extent for extent in extents}
+    for partition, number in (position.numbers or {}).items():
         if partition not in known:
             raise OptionError(
                 f"option {name}: {path} has no partition {partition}; it has "
                 f"{', '.join(map(str, sorted(known)))}"
+            )
+        tail = known[partition].stable_tail
+        if (
+            isinstance(number, int)
+            and number
+            and not known[partition].unavailable
+            and base_below(number) != base_below(tail)
+        ):
+            raise OptionError(
+                f"option {name}: {number} is not a sequence number of {path}, partition "
+                f"{partition}, whose last one is {tail}; write the numbers that the column "
+                "sequence_number shows, -2 (earliest) or -1 (latest)"
             )
 
 
@@ -111,7 +124,8 @@ def _number(position: Position, extent: Extent, number_at: NumberAt, otherwise: 
     if position.numbers is not None:
         wanted = position.numbers.get(partition, otherwise)
     if isinstance(wanted, int):
-        return wanted if extent.unavailable else min(wanted, extent.stable_tail)
+        tail = extent.stable_tail
+        return wanted if extent.unavailable else max(base_below(tail), min(wanted, tail))
     if extent.unavailable:
         return None
     if wanted == LATEST or not extent.first_number:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bendybus.domain import sequence_number
+from bendybus.domain.sequence_number import base_below, counter_of
 from bendybus.spark.errors import PipelineError
 
 # Without one, a message is taken to have as many bytes.
@@ -79,7 +79,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How far a read came, by partition."""
+    """How far a read came, by partition. A number that is no message's is the beginning."""
 
     numbers: Mapping[int, int]
     incarnations: Mapping[int, str] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Offset:
 
     def number(self, partition: int) -> int:
         """Return the last number that was handed over."""
-        return self.numbers.get(partition, beginning(partition))
+        return self.numbers.get(partition, 0)
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark keeps."""
@@ -112,7 +112,7 @@ def losses(start: Offset, extents: Iterable[Extent]) -> dict[int, str]:
     for extent in extents:
         known = start.incarnations.get(extent.partition)
         number = start.number(extent.partition)
-        if extent.unavailable or (known is None and not sequence_number.counter_of(number)):
+        if extent.unavailable or (known is None and not counter_of(number)):
             continue
         if known not in (None, extent.incarnation):
             found[extent.partition] = (
@@ -126,7 +126,7 @@ def losses(start: Offset, extents: Iterable[Extent]) -> dict[int, str]:
             )
         elif known is None:
             continue
-        elif extent.low_watermark > max(number, start.gone.get(extent.partition, 0)):
+        elif extent.low_watermark > max(_begin(start, extent), start.gone.get(extent.partition, 0)):
             found[extent.partition] = (
                 f"messages up to {shown(extent.low_watermark)} expired or were purged, and only "
                 f"those up to {shown(number)} were read"
@@ -142,7 +142,7 @@ def advanced(
     gone = {}
     for extent in extents:
         partition = extent.partition
-        numbers.setdefault(partition, beginning(partition))
+        numbers.setdefault(partition, 0)
         if partition in ends and not extent.unavailable:
             numbers[partition] = ends[partition]
             incarnations[partition] = extent.incarnation
@@ -214,8 +214,8 @@ def between(start: Offset, end: Offset) -> list[Range]:
     for partition, upto in sorted(end.numbers.items()):
         incarnation = end.incarnations.get(partition, "")
         after = start.number(partition)
-        if start.incarnations.get(partition, incarnation) != incarnation:
-            after = beginning(partition)
+        if start.incarnations.get(partition, incarnation) != incarnation or not counter_of(after):
+            after = base_below(upto)
         if upto > after:
             gone = end.gone.get(partition, 0)
             found.append(Range(partition, after, upto, incarnation, gone))
@@ -241,14 +241,16 @@ def cut(ranges: Sequence[Range], least: int) -> list[Range]:
 
 def _begin(start: Offset, extent: Extent) -> int:
     """Return after which number the partition is read: its beginning, if numbers start over."""
-    if start.incarnations.get(extent.partition, extent.incarnation) != extent.incarnation:
-        return beginning(extent.partition)
-    return start.number(extent.partition)
+    number = start.number(extent.partition)
+    known = start.incarnations.get(extent.partition, extent.incarnation)
+    if known != extent.incarnation or not counter_of(number):
+        return base_below(extent.stable_tail)
+    return number
 
 
 def shown(number: int) -> str:
     """Return a sequence number and which message of its partition it is."""
-    return f"{number} (message {sequence_number.counter_of(number)})"
+    return f"{number} (message {counter_of(number)})"
 
 
 def offset_of(given: Mapping[str, Any]) -> Offset:
@@ -269,11 +271,6 @@ def offset_of(given: Mapping[str, Any]) -> Offset:
 
 def _shape(given: Mapping[str, Any]) -> Shape:
     return Shape(given["minPartitions"], tuple(given["states"]), given["sessionId"])
-
-
-def beginning(partition: int) -> int:
-    """Return the number before the first one of a partition."""
-    return sequence_number.compose(partition, 0)
 
 
 def _by_text(values: Mapping[int, Any]) -> dict[str, Any]:

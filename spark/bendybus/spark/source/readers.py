@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from bendybus.client.exceptions import ServiceBusError
+from bendybus.domain.sequence_number import base_below
 from bendybus.spark import bus_errors, columns, errors
 from bendybus.spark.bus import Bus, ConnectedBus, Page
 from bendybus.spark.bus_errors import RETRYABLE, one_line
@@ -25,7 +26,7 @@ from bendybus.spark.options import ReadOptions
 from bendybus.spark.source import batch_planner
 from bendybus.spark.source.batch_planner import Bounds
 from bendybus.spark.source.decoding import Columns
-from bendybus.spark.source.ranges import Range, beginning
+from bendybus.spark.source.ranges import Range
 from bendybus.spark.source.stream_planner import StreamPlanner
 
 logger = logging.getLogger(__name__)
@@ -296,7 +297,7 @@ class RangeReader:
                 )
             logger.warning("%s: was recreated or restored; the rest of its range is lost", where)
             return False
-        gone = max(after, wanted.gone, beginning(wanted.partition))
+        gone = max(after, wanted.gone, base_below(page.low_watermark))
         if page.low_watermark > gone and self._fail_on_data_loss:
             raise DataLossError(
                 f"{where}: messages up to {page.low_watermark} expired or were purged before "
