@@ -209,10 +209,11 @@ def check_number(entity: Entity, partition: int, field: str, number: int) -> Non
     if not number:
         return
     own = sequence_number.partition_of(entity, number)
+    if own is None:
+        raise errors.InvalidArgument(field, f"{number} is no sequence number of {entity.title}.")
     if own != partition:
-        belongs = f"to partition {own} of" if own is not None else "to no message of"
         raise errors.InvalidArgument(
-            field, f"{number} belongs {belongs} {entity.title}, not to partition {partition}."
+            field, f"{number} belongs to partition {own}, not to partition {partition}."
         )
 
 
