@@ -11,6 +11,7 @@ from bendybus.domain.message_state import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import sessions
 from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
+from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.sessions import LockedSession
@@ -272,6 +273,7 @@ class FrontEnd:
 
     def __init__(self, bus: Bus) -> None:
         self.receives, self.sessions, self.settles = bus.receives, bus.sessions, None
+        self.quota = Quota()
 
 
 # How a stream ends: its client is killed or cut off, half-closes, or is asked to move and does not.
@@ -342,7 +344,13 @@ def opening(bus: Bus, wanted: receiver_pb2.AcceptSession, put: Any = None) -> Se
         bus.sessions.open(entity, mode, session, bus.handed.append, bus.failed.append)
 
     return SessionOpening(
-        bus.sessions, Source("orders", SubQueue.MAIN), wanted, locked, put or (lambda _: None)
+        bus.sessions,
+        Source("orders", SubQueue.MAIN),
+        wanted,
+        locked,
+        put or (lambda _: None),
+        room=Quota().settling,
+        holder=Holder("connection", "policy"),
     )
 
 

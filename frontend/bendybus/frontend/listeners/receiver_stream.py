@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from bendybus.domain import bounds, errors, limits
+from bendybus.domain import bounds, errors, limits, lock_token
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_state import ReceiveMode
@@ -23,8 +23,8 @@ from bendybus.frontend.core.quota.bounds import (
     SETTLES_MAX,
     WALK_STEPS_A_TURN,
 )
-from bendybus.frontend.core.quota.flow_control import StreamFlow
-from bendybus.frontend.core.quota.room import Holder
+from bendybus.frontend.core.quota.flow_control import StreamFlow, charged_tokens
+from bendybus.frontend.core.quota.room import Holder, Room
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.sessions import LockedSession, SessionCache, SessionDispatcher
@@ -246,6 +246,8 @@ class ReceiverStream:
                 self._locked,
                 self._put,
                 self._settler_id,
+                room=self._front_end.quota.settling,
+                holder=self._holder,
             )
             return
         self._receiver = self._front_end.receives.open(
@@ -336,7 +338,7 @@ class ReceiverStream:
         request.settler_id = self._settler_id
         count = settle.check(request)
         await self._room.acquire()
-        taken = await self._flow.take_tokens(count)
+        taken = await self._flow.take_tokens(charged_tokens(count, repeat=request.repeat))
         self._walked += count
         if self._walked > WALK_STEPS_A_TURN:
             self._walked = count
@@ -411,7 +413,11 @@ Locked = Callable[[Entity, ReceiveMode, LockedSession], None]
 
 
 class SessionOpening:
-    """The session of one stream. `locked` is called once it is; `put` takes errors and answers."""
+    """The session of one stream. `locked` is called once it is; `put` takes errors and answers.
+
+    `room`: of locks that are being settled. Those that a receiver says that it has are looked up,
+    too.
+    """
 
     def __init__(
         self,
@@ -421,8 +427,13 @@ class SessionOpening:
         locked: Locked,
         put: Callable[[Answer | BusError], None],
         receiver_id: bytes = b"",
+        *,
+        room: Room,
+        holder: Holder,
     ) -> None:
         self._sessions = sessions
+        self._locks_room = room
+        self._holder = holder
         self._put = put
         self._receiver_id = receiver_id
         self._entity = source.entity
@@ -469,9 +480,7 @@ class SessionOpening:
         which = wanted.WhichOneof("which")
         try:
             if which == "session_token":
-                entity, session = await self._sessions.attach(
-                    source.entity, wanted.session_token, wanted.held_lock_tokens
-                )
+                entity, session = await self._attach(source, wanted)
             elif which is None or (which == "next_available" and not wanted.next_available):
                 raise errors.InvalidArgument("session.which", "must be set.")
             else:
@@ -491,6 +500,17 @@ class SessionOpening:
             self._put(errors.BusError(f"the session could not be accepted: {error!r}"))
             return
         locked(entity, source.mode, session)
+
+    async def _attach(
+        self, source: Source, wanted: receiver_pb2.AcceptSession
+    ) -> tuple[Entity, LockedSession]:
+        held = wanted.held_lock_tokens
+        taken = charged_tokens(len(held) // lock_token.TOKEN_BYTES)
+        await self._locks_room.wait(self._holder, taken)
+        try:
+            return await self._sessions.attach(source.entity, wanted.session_token, held)
+        finally:
+            self._locks_room.give(self._holder, taken)
 
     async def _close(self, receiver: Receiver | None) -> None:
         closed = receiver_pb2.SessionClosed()

@@ -56,6 +56,9 @@ def request(
     )
     # Given to the constructor it would be serialised and parsed.
     frame.batch.CopyFrom(messages)
+    # What a client nested as deep as can be read here could not be read there, one level deeper in
+    # a frame of several, and would end the stream that all clients share.
+    frame.batch.DiscardUnknownFields()
     return frame
 
 

@@ -41,7 +41,9 @@ class Lane(IntEnum):
     WORK = 2
 
 
-FRAMES_MAX: Final = {Lane.FLOW: 4_096, Lane.RENEW: 1_024, Lane.WORK: 1_024}
+# Renewals do not wait here: there is room for as many as there is among the locks that are being
+# settled or renewed (TOKENS of quota/bounds.py), so that one policy leaves some to others.
+FRAMES_MAX: Final = {Lane.FLOW: 4_096, Lane.RENEW: 10_000, Lane.WORK: 1_024}
 
 
 _ALL: Final = 2**31

@@ -5,12 +5,14 @@ keep others waiting; everything else (settling, asks, small reads) goes first, b
 and makes room. Renewals go before that: a lock must not end while settlements of others are done.
 While more settlements wait than go into one commit, sends have a small share of each. Only the read
 of a fence waits with the sends: it must see those that came before it. *Looks*, which read many
-rows, wait per entity, too: one is taken with a commit, and more while its turn has time. Each
-entity has a share of the places for waiting commands.
+rows or are committed alone, wait per entity, too: one is taken with a commit, and more while its
+turn has time. Each entity has a share of the places for waiting commands. What a turn has no time
+for is put back where it was.
 """
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from bendybus.domain import lock_token
@@ -18,11 +20,17 @@ from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.broker.rule_table import COMMANDS, Phase
 from bendybus.partition_server.state.commands import (
     Append,
+    CancelScheduled,
     Command,
+    DeleteMessages,
+    DrainEntity,
     GetFence,
+    ReceiveDeferred,
     RenewSession,
     SendFenced,
+    SetSessionState,
     Settle,
+    SettleRange,
     TakeForwarded,
     Transact,
 )
@@ -32,6 +40,8 @@ URGENT_MAX: Final = 100_000
 SEND_FRAMES_MAX: Final = 10_000
 SEND_BYTES_MAX: Final = 64 * 1024 * 1024
 LOOKS_MAX: Final = 10_000
+# One that names messages takes a place for so many.
+LOOK_NUMBERS: Final = 50
 # One commit: bounded in commands, locks that are settled or renewed, messages and bytes.
 TAKE_URGENT: Final = 2_000
 TAKE_TOKENS: Final = 10_000
@@ -46,6 +56,15 @@ ALONE_MESSAGES: Final = TAKE_MESSAGES // 50
 
 Send = Append | Transact | TakeForwarded | SendFenced | GetFence
 _SENDS: Final = (Append, Transact, TakeForwarded, SendFenced, GetFence)
+# What callers ask for one by one, and what is committed alone.
+_ALONE: Final = (
+    CancelScheduled,
+    DeleteMessages,
+    DrainEntity,
+    ReceiveDeferred,
+    SetSessionState,
+    SettleRange,
+)
 
 
 class Inbox:
@@ -102,12 +121,28 @@ class Inbox:
         return True
 
     def _put_look(self, command: Command) -> bool:
-        uid = _uid_of(command)
-        if not self._waiting_looks.has_room(uid, 1, LOOKS_MAX):
+        uid, places = _uid_of(command), _places(command)
+        if not self._waiting_looks.has_room(uid, places, LOOKS_MAX):
             return False
-        self._waiting_looks.add(uid, 1)
+        self._waiting_looks.add(uid, places)
         self._looks.setdefault(uid, deque()).append(command)
         return True
+
+    def put_back(self, commands: Sequence[Command]) -> None:
+        """Let commands that were taken, and not begun, come first again, in their order."""
+        with self._lock:
+            for command in reversed(commands):
+                if isinstance(command, _SENDS):
+                    size_bytes, uid = _content_bytes(command), command.entity.uid
+                    self._frames.add(uid, 1)
+                    self._bytes.add(uid, size_bytes)
+                    self._sends.setdefault(uid, deque()).appendleft((command, size_bytes))
+                elif is_look(command):
+                    uid = _uid_of(command)
+                    self._waiting_looks.add(uid, _places(command))
+                    self._looks.setdefault(uid, deque()).appendleft(command)
+                else:
+                    (self._renewals if _renews(command) else self._urgent).appendleft(command)
 
     def wake(self) -> None:
         """Make `take` return even if nothing waits."""
@@ -165,7 +200,7 @@ class Inbox:
         if line:
             # At the end of the row: the next one is of another entity.
             self._looks[uid] = line
-        self._waiting_looks.add(uid, -1)
+        self._waiting_looks.add(uid, -_places(command))
         return command
 
     def _take_sends(self, share: int) -> list[Command]:
@@ -194,9 +229,14 @@ class Inbox:
         return taken
 
 
+def is_send(command: Command) -> bool:
+    """Whether a command waits with the sends of its entity."""
+    return isinstance(command, _SENDS)
+
+
 def is_look(command: Command) -> bool:
-    """Whether a command reads many rows."""
-    return COMMANDS[type(command)].phase is Phase.LOOK
+    """Whether a command reads many rows, or is one that is committed alone."""
+    return isinstance(command, _ALONE) or COMMANDS[type(command)].phase is Phase.LOOK
 
 
 def comes_alone(command: Command) -> bool:
@@ -212,7 +252,12 @@ def _renews(command: Command) -> bool:
 
 def _uid_of(command: Command) -> str:
     ref = getattr(command, "entity", None)
-    return "" if ref is None else ref.uid
+    return str(getattr(command, "entity_uid", "")) if ref is None else ref.uid
+
+
+def _places(command: Command) -> int:
+    numbers = getattr(command, "counters", ())
+    return max(1, len(numbers) // LOOK_NUMBERS)
 
 
 def _content_bytes(command: Send) -> int:

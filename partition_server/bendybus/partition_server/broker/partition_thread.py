@@ -22,8 +22,9 @@ from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker import clocks, disk_space
 from bendybus.partition_server.broker.disk_space import DiskSpace
-from bendybus.partition_server.broker.inbox import Inbox
-from bendybus.partition_server.broker.partition import Partition
+from bendybus.partition_server.broker.inbox import Inbox, is_send
+from bendybus.partition_server.broker.partition import Partition, always
+from bendybus.partition_server.broker.turn_time import TurnTime
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.commands import (
@@ -200,8 +201,13 @@ class PartitionThread:
             partition.state.extend_locks(gap_ms)
         self._check_disk(partition, now, commands)
         self._note_streams(commands)
-        for group in partition.grouped(commands):
-            self._decide(group, partition, now)
+        turn_time = TurnTime(commands, is_send)
+        try:
+            for group in list(partition.grouped(commands)):
+                self._decide(group, partition, now, turn_time)
+        finally:
+            if turn_time.left:
+                self._inbox.put_back(turn_time.left)
         self._look(partition, now, commands, began_s + LOOK_S)
         self._deliver_all(partition.go_on(now))
         swept = None if self._disk.full() else self._sweep(partition, now)
@@ -235,15 +241,23 @@ class PartitionThread:
             self._no_room(error)
             return None
 
-    def _decide(self, group: Sequence[Command], partition: Partition, now: Now) -> None:
-        """Decide on a group, commit and answer."""
+    def _decide(
+        self,
+        group: Sequence[Command],
+        partition: Partition,
+        now: Now,
+        turn_time: TurnTime | None = None,
+    ) -> None:
+        """Decide on a group, without what the turn has no time for; commit and answer."""
+        begins = turn_time.begins if turn_time else always
         try:
-            stage = partition.decide(group, now)
+            stage = partition.decide(group, now, begins)
         except RuleFailed:
-            for part, commands in partition.stages(group, now):
+            begun = turn_time.begun(group) if turn_time else group
+            for part, commands in partition.stages(begun, now):
                 self._perform(part, commands, partition, now)
         else:
-            self._perform(stage, group, partition, now)
+            self._perform(stage, turn_time.begun(group) if turn_time else group, partition, now)
 
     def _perform(
         self, stage: Stage, group: Sequence[Command], partition: Partition, now: Now

@@ -82,9 +82,9 @@ def still_locked(partition: PartitionState, delivery: Delivery, now: Now) -> Del
     left_ms = queue.entity.description.lock_duration_ms
     for row, generation in zip(delivery.rows, delivery.generations, strict=True):
         held = queue.locks.get(row.id & COUNTER_MASK)
-        if held is None or held.generation != generation or held.until_mono_ms <= now.mono_ms:
+        if held is None or held.generation != generation or held.ends_mono_ms <= now.mono_ms:
             return None
-        left_ms = min(left_ms, held.until_mono_ms - now.mono_ms)
+        left_ms = min(left_ms, held.ends_mono_ms - now.mono_ms)
     return replace(delivery, locked_until_ms=now.wall_ms + left_ms, lock_remaining_ms=left_ms)
 
 
@@ -105,7 +105,7 @@ def find(
             held is not None
             and held.generation == low & lock_token.GENERATION_MASK
             and low >> 24 & lock_token.BOOT_MASK == boot
-            and held.until_mono_ms > now_ms
+            and held.ends_mono_ms > now_ms
         ):
             yield queue, counter, held
         else:

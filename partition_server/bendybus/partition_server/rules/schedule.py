@@ -47,14 +47,14 @@ def _cancel(turn: Turn, command: CancelScheduled, name: bytes) -> Done:
     partition = turn.partition
     queue = partition.find(command.entity, turn.now, Access.SEND)
     defer.check(queue, command.counters, bounds.NUMBERS_A_CALL_MAX)
-    wanted = sorted(set(command.counters))
-    summaries = [
-        summary for n in wanted for summary in partition.store.summaries(queue.slot, n, n, 1)
-    ]
-    found = {summary.counter for summary in summaries if summary.state == State.SCHEDULED}
-    missing = [counter for counter in command.counters if counter not in found]
-    if missing:
-        raise defer.not_found(partition, queue, missing[0], "scheduled", "it may be active already")
+    summaries: list[Summary] = []
+    for counter in dict.fromkeys(command.counters):
+        found = partition.store.summaries(queue.slot, counter, counter, 1)
+        if not found or found[0].state != State.SCHEDULED:
+            # Nothing is looked up after it: a caller may name thousands that are not there.
+            advice = "it may be active already"
+            raise defer.not_found(partition, queue, counter, "scheduled", advice)
+        summaries += found
     done = Done(len(summaries))
     if not command.only_check:
         for summary in summaries:

@@ -24,6 +24,11 @@ class Lock:
     # Of the properties that receivers changed, which stay in the store.
     changed_bytes: int
 
+    @property
+    def ends_mono_ms(self) -> int:
+        """When it is over."""
+        return self.until_mono_ms
+
 
 @dataclass(slots=True)
 class HeldLock(Lock):

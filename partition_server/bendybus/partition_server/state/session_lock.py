@@ -111,9 +111,14 @@ class SessionLock:
 
 @dataclass(slots=True, eq=False)
 class SessionMessageLock(Lock):
-    """The lock of a message of a session."""
+    """The lock of a message of a session. It lasts as long as that of the session."""
 
     session: SessionLock
+
+    @property
+    def ends_mono_ms(self) -> int:
+        """When it is over."""
+        return self.session.until_mono_ms
 
 
 @dataclass(slots=True)

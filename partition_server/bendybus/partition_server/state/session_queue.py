@@ -332,8 +332,6 @@ class SessionQueue(MessageQueue):
 
     def _set_session(self, session: SessionLock, until_mono_ms: int) -> None:
         session.until_mono_ms = until_mono_ms
-        for lock in session.locks_alive(self.locks).values():
-            lock.until_mono_ms = until_mono_ms
         self.watch_session(session)
 
     def watch_lock(self, until_mono_ms: int, entries: list[tuple[int, int]]) -> None:
@@ -341,8 +339,6 @@ class SessionQueue(MessageQueue):
         for counter, _ in entries:
             lock = self.locks.get(counter)
             if isinstance(lock, SessionMessageLock):
-                # That of its session may have been undone while it was away.
-                lock.until_mono_ms = lock.session.until_mono_ms
                 lock.session.back(counter, lock)
 
     def next_lock_end(self) -> int | None:

@@ -16,6 +16,8 @@ from bendybus.frontend.core.credit import Owner
 from bendybus.frontend.core.quota.bounds import (
     PACE_S,
     REFUSALS_A_SECOND,
+    REPEATED_FEW,
+    REPEATED_TOKENS,
     SEND_FRAMES,
     TOKENS,
     TOKENS_A_FRAME,
@@ -24,9 +26,13 @@ from bendybus.frontend.core.quota.bounds import (
 )
 
 
-def charged_tokens(count: int) -> int:
-    """Return how many locks a settlement of `count` of them is charged as."""
-    return max(count, TOKENS_A_FRAME)
+def charged_tokens(count: int, *, repeat: bool = False) -> int:
+    """Return how many locks a settlement of `count` of them is charged as.
+
+    A repeat of more than a few is looked for in all that its receiver settled before.
+    """
+    looks = repeat and count > REPEATED_FEW
+    return max(count, REPEATED_TOKENS if looks else TOKENS_A_FRAME)
 
 
 class Pausable(Protocol):
@@ -116,9 +122,8 @@ class ConnectionFlow:
         finally:
             flow.close()
 
-    async def take_tokens(self, count: int) -> int:
+    async def take_tokens(self, taken: int) -> int:
         """Wait until so many tokens may be settled; return what to give back when answered."""
-        taken = charged_tokens(count)
         while self._tokens and self._tokens + taken > TOKENS.connection:
             self._room.clear()
             await self._room.wait()
@@ -153,9 +158,9 @@ class StreamFlow:
         self._unread_bytes -= size_bytes
         self.connection.read(size_bytes)
 
-    async def take_tokens(self, count: int) -> int:
+    async def take_tokens(self, taken: int) -> int:
         """Wait until so many tokens may be settled; return what to give back when answered."""
-        taken = await self.connection.take_tokens(count)
+        await self.connection.take_tokens(taken)
         self._tokens += taken
         return taken
 
