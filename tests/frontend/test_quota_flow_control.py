@@ -14,7 +14,7 @@ from bendybus.frontend.core.quota.bounds import (
     UNREAD,
     UNREAD_MIN,
 )
-from bendybus.frontend.core.quota.flow_control import FlowControl, StreamFlow
+from bendybus.frontend.core.quota.flow_control import FlowControl, StreamFlow, charged_tokens
 from bendybus.frontend.listeners import receiver_stream
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2
@@ -56,7 +56,7 @@ async def test_a_client_that_never_reads_gets_a_bounded_number_of_tokens_settled
     made: Any = Source()
     with FlowControl(made).of("ipv4:a") as account:
         taken = [await account.take_tokens(5_000) for _ in range(TOKENS.connection // 5_000)]
-        waiting = asyncio.ensure_future(account.take_tokens(1))
+        waiting = asyncio.ensure_future(account.take_tokens(charged_tokens(1)))
         await asyncio.sleep(0)
         assert not waiting.done()
 

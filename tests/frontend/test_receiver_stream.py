@@ -7,10 +7,17 @@ from uuid import UUID
 
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import errors, lock_token
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.quota import flow_control
-from bendybus.frontend.core.quota.bounds import TOKENS, TOKENS_A_FRAME, UNBOUNDED, Bounds
+from bendybus.frontend.core.quota.bounds import (
+    REPEATED_FEW,
+    REPEATED_TOKENS,
+    TOKENS,
+    TOKENS_A_FRAME,
+    UNBOUNDED,
+    Bounds,
+)
 from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.quota.room import Holder
@@ -308,3 +315,18 @@ async def test_a_frame_out_of_bounds_ends_the_stream_with_the_reason() -> None:
         client.reader.cancel()
 
     assert client.frames[-1][-1] == "error"
+
+
+@pytest.mark.requirement("R651")
+async def test_a_repeat_of_many_locks_counts_for_what_its_partition_looks_through() -> None:
+    client = Client()
+    room = client.front_end.quota.settling
+    frame = settle_and_ask()
+    frame.settle.repeat = True
+    frame.settle.lock_tokens = bytes(lock_token.TOKEN_BYTES) * (REPEATED_FEW + 1)
+    async with client.stream:
+        await client.say(opening(), frame)
+
+        assert room.held == client.connection._tokens == REPEATED_TOKENS
+        client.front_end.answer()
+        assert room.held == 0

@@ -12,7 +12,7 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import sessions
 from bendybus.frontend.core.quota.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.quota.quota import Quota
-from bendybus.frontend.core.quota.room import Holder
+from bendybus.frontend.core.quota.room import Holder, Room
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.sessions import LockedSession
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream, SessionOpening
@@ -337,7 +337,9 @@ async def test_a_stream_that_ends_frees_its_session_only_if_its_client_cannot_kn
     assert closed == ([token] if told == "waiting" else [])
 
 
-def opening(bus: Bus, wanted: receiver_pb2.AcceptSession, put: Any = None) -> SessionOpening:
+def opening(
+    bus: Bus, wanted: receiver_pb2.AcceptSession, put: Any = None, room: Room | None = None
+) -> SessionOpening:
     """Open the session of a stream."""
 
     def locked(entity: Any, mode: ReceiveMode, session: LockedSession) -> None:
@@ -349,7 +351,7 @@ def opening(bus: Bus, wanted: receiver_pb2.AcceptSession, put: Any = None) -> Se
         wanted,
         locked,
         put or (lambda _: None),
-        room=Quota().settling,
+        room=room or Quota().settling,
         holder=Holder("connection", "policy"),
     )
 

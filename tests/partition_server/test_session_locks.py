@@ -2,6 +2,7 @@
 
 import itertools
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,7 +19,7 @@ from bendybus.partition_server.state.commands import (
     SetSessionState,
     StreamEnded,
 )
-from tests.partition_server.session_driver import LOCK_MS, Sessions, payloads, settle
+from tests.partition_server.session_driver import LOCK_MS, Sessions, held, payloads, settle
 
 
 @pytest.mark.requirement("R73")
@@ -223,8 +224,8 @@ def test_a_receiver_that_attaches_gets_again_what_was_lost_on_the_way(sessions: 
 @pytest.mark.requirement("R104")
 def test_held_tokens_have_a_bound(sessions: Sessions) -> None:
     token = sessions.accept("a")
-    for held in (b"x", bytes(16 * 10_001)):
-        [attached] = sessions.driver.run(AttachSession("s", 5, token, "", True, held))
+    for tokens in (b"x", bytes(16 * 10_001)):
+        [attached] = sessions.driver.run(AttachSession("s", 5, token, "", True, tokens))
         assert isinstance(attached.error, errors.InvalidArgument)
 
 
@@ -299,3 +300,23 @@ def test_the_name_of_a_receiver_is_bounded(sessions: Sessions) -> None:
     [offer] = sessions.ask_accept("a")
     [late] = sessions.driver.run(ConfirmSession("s", 2, offer.session_token, "", too_long))
     assert isinstance(late.error, errors.InvalidArgument)
+
+
+@pytest.mark.requirement("R651")
+def test_a_renewal_of_a_session_costs_the_same_however_many_messages_are_locked(
+    sessions: Sessions,
+) -> None:
+    sessions.send(*(("a", b"%d" % number) for number in range(50)))
+    token = sessions.accept("a")
+    pairs = sessions.receive(token, 50)
+    lock, looked = held(sessions), Mock(side_effect=AssertionError("looked at all locks"))
+    lock.held = Mock(items=looked, values=looked)
+
+    sessions.driver.advance(LOCK_MS - 1_000)
+    [renewed] = sessions.driver.run(RenewSession("s", 1, token))
+
+    assert renewed.error is None
+    lock.held = {}
+    sessions.driver.advance(LOCK_MS - 1_000)
+    [settled] = settle(sessions, Disposition.COMPLETE, *(each for _, each in pairs))
+    assert not settled.failures

@@ -11,7 +11,7 @@ from typing import Final
 from bendybus.partition_server.state.commands import Command
 
 # For each part. A command that has begun is decided whole.
-PART_S: Final = 0.1
+PART_S: Final = 0.05
 
 
 class TurnTime:
@@ -29,16 +29,18 @@ class TurnTime:
         self._commands = commands
         self._clock = clock
         self._is_send = is_send
-        self._until_s = clock() + PART_S
+        # Of the part that the turn is in; None: it has not begun.
+        self._until_s: float | None = None
         self._sends = False
         # What may not begin, in order.
         self.left: list[Command] = []
 
     def begins(self, command: Command) -> bool:
-        """Whether a command may begin; else it is among those that are left. One of each may."""
+        """Whether a command may begin, as the first of a part does; else it is left."""
         now_s = self._clock()
-        if not self._sends and self._is_send(command):
-            self._sends, self._until_s = True, now_s + PART_S
+        if self._until_s is None or (not self._sends and self._is_send(command)):
+            self._sends, self._until_s = self._is_send(command), now_s + PART_S
+            return True
         if now_s < self._until_s:
             return True
         self.left.append(command)
