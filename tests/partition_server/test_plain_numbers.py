@@ -11,6 +11,7 @@ from bendybus.domain.disposition import Disposition as D
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_settings import QueueDescription
 from bendybus.partition_server.service import conversions
+from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.commands import ApplyEntity, Peek, ReserveNumbers
 from bendybus.partition_server.store import file_format
 from bendybus.partition_server.store.errors import FileRefused
@@ -126,3 +127,30 @@ def test_the_entry_of_an_entity_of_the_form_before_says_nothing_of_numbers() -> 
 
     assert "plain_numbers" not in entry
     assert file_format.entity_from_json(file_format.entity_to_json(PLAIN)) == PLAIN
+
+
+def test_an_entry_with_another_form_is_refused_and_changes_nothing(make_store: MakeStore) -> None:
+    driver = made(make_store, BEFORE)
+    driver.send(b"a")
+
+    [refused] = driver.run(ApplyEntity("t", [replace(PLAIN, generation=2)]))
+
+    assert isinstance(refused, Failed)
+    assert "have another form in the file of partition 3" in str(refused.error)
+    driver.restart()
+    assert list(driver.send(b"b").numbers) == [sequence_numbers.of(HOME, 2)]
+
+
+def test_an_export_has_them_also_when_the_entity_is_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = SqliteStore(tmp_path, fingerprint(HOME))
+    driver = Driver(store)
+    driver.run(ApplyEntity("t", [PLAIN]))
+    driver.send(b"a")
+    driver.run(ApplyEntity("t", [replace(PLAIN, deleted=True, generation=2)]))
+    store.close()
+
+    assert run("export", store.path) == 0
+
+    assert [line["sequence_number"] for line in lines_of(capsys)] == [1]

@@ -1,5 +1,6 @@
 """A turn begins commands for a bounded time, however dear they are; the rest waits in order."""
 
+import threading
 import time
 from typing import Any
 
@@ -7,9 +8,8 @@ import pytest
 
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.lock_token import TOKEN_BYTES
-from bendybus.partition_server.broker import inbox, turn_time
-from bendybus.partition_server.broker.inbox import Inbox, is_send
-from bendybus.partition_server.broker.turn_time import TurnTime
+from bendybus.partition_server.broker import inbox, partition_thread
+from bendybus.partition_server.broker.inbox import Inbox
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
@@ -17,10 +17,12 @@ from bendybus.partition_server.state.commands import (
     CancelScheduled,
     Command,
     EntityRef,
+    ReserveNumbers,
     SetSessionState,
     Settle,
     Withdraw,
 )
+from bendybus.partition_server.store.errors import StoreFailed
 from tests.partition_server.driver import Driver
 from tests.partition_server.running_partition import Runner
 
@@ -49,52 +51,116 @@ def cancel(uid: str, *counters: int) -> CancelScheduled:
     return CancelScheduled("t", EntityRef(uid, 1), counters)
 
 
-def test_each_part_of_a_turn_begins_one_command_at_least_and_ends_in_time() -> None:
+def test_a_turn_begins_one_command_of_each_kind_at_least_and_ends_in_time() -> None:
     clock = Clock()
-    commands: list[Command] = [*(Withdraw("s", n) for n in range(3)), append("a"), append("b")]
-    time_ = TurnTime(commands, is_send, clock)
+    waiting = Inbox(clock)
+    for number in range(3):
+        waiting.put(Withdraw("s", number))
+    for each in (append("a"), append("b"), cancel("a", 1)):
+        waiting.put(each)
     begun = []
-    for command in list(commands):
-        if time_.begins(command):
+    for command in waiting.take(0):
+        if waiting.begins(command):
             begun.append(command)
-            clock.now_s += turn_time.PART_S
+            clock.now_s += inbox.BEGIN_S
 
-    assert begun == [Withdraw("s", 0), append("a")]
-    assert time_.left == [Withdraw("s", 1), Withdraw("s", 2), append("b")]
-    assert time_.begun(list(commands)) == begun == commands
+    assert begun == [Withdraw("s", 0), append("a"), cancel("a", 1)]
+    assert waiting.left == [Withdraw("s", 1), Withdraw("s", 2), append("b")]
 
 
 def test_what_is_put_back_comes_first_again_in_its_order() -> None:
-    waiting = Inbox()
+    clock = Clock()
+    waiting = Inbox(clock)
     renewal = Settle("s", 1, Disposition.RENEW_LOCK, bytes(TOKEN_BYTES))
     waiting.put(renewal)
     for number in range(3):
         waiting.put(Withdraw("s", number))
     waiting.put(append("a", b"1"))
     waiting.put(append("a", b"2"))
-    waiting.put(cancel("a", 1))
-    taken = waiting.take(0)
+    begun = []
+    for command in waiting.take(0):
+        if waiting.begins(command):
+            begun.append(command)
+            clock.now_s += inbox.BEGIN_S
+    assert begun == [renewal, append("a", b"1")]
     waiting.put(Withdraw("s", 3))
     waiting.put(append("a", b"3"))
-    before = waiting._frames.total, waiting._bytes.total, waiting._waiting_looks.total
 
-    waiting.put_back(taken[2:])
+    waiting.put_back()
 
+    assert not waiting.left
     again = waiting.take(0)
-    assert again[:3] == [Withdraw("s", 1), Withdraw("s", 2), Withdraw("s", 3)]
-    sent = [each.batch.payloads[0] for each in again if isinstance(each, Append)]
-    assert sent == [b"1", b"2", b"3"]
-    assert again[-1] == cancel("a", 1)
-    assert before == (1, 1, 0)
+    assert again[:4] == [Withdraw("s", number) for number in range(4)]
+    assert again[4:] == [append("a", b"2"), append("a", b"3")]
     assert not waiting.take(0)
     assert (waiting._frames.total, waiting._bytes.total, waiting._waiting_looks.total) == (0, 0, 0)
+
+
+def test_a_dear_send_of_one_entity_does_not_go_before_the_sends_of_another_each_time() -> None:
+    clock = Clock()
+    waiting = Inbox(clock)
+    for _ in range(3):
+        waiting.put(append("dear"))
+    waiting.put(append("cheap"))
+    begun = []
+    for _ in range(2):
+        for command in waiting.take(0):
+            if waiting.begins(command):
+                begun.append(command)
+                clock.now_s += inbox.BEGIN_S
+        waiting.put_back()
+        waiting.put(append("dear"))
+
+    assert begun == [append("dear"), append("cheap")]
+
+
+def test_a_look_begins_in_each_turn_however_long_the_sends_take() -> None:
+    clock = Clock()
+    waiting = Inbox(clock)
+    for _ in range(3):
+        waiting.put(append("a"))
+        waiting.put(cancel("a", 1))
+    begun = []
+    for command in waiting.take(0):
+        if waiting.begins(command):
+            begun.append(command)
+        clock.now_s += 2 * inbox.BEGIN_S
+
+    assert begun == [append("a"), cancel("a", 1)]
+
+
+def test_what_was_left_is_answered_once_when_a_read_of_the_store_fails(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    monkeypatch.setattr(inbox, "BEGIN_S", 0.0)
+    monkeypatch.setattr(partition_thread, "REOPEN_S", 0.01)
+    partition: Any = runner.thread._partition
+    held = threading.Event()
+
+    def fails(commands: Any, now: Any, begins: Any) -> Any:
+        assert held.wait(10)
+        assert [begins(command) for command in commands]
+        raise StoreFailed("disk I/O error")
+
+    monkeypatch.setattr(partition, "decide", fails)
+    for number in range(4):
+        runner.thread.submit(ReserveNumbers(f"u{number}", ref, 1))
+    runner.thread.submit(Append("t", ref, Batch([b"x"])))
+    held.set()
+
+    told = [runner.next_answer().to for _ in range(5)]
+    time.sleep(0.5)
+
+    assert sorted(map(str, told)) == ["t", "u0", "u1", "u2", "u3"]
+    assert runner.answers.empty()
 
 
 def test_a_thread_answers_all_that_it_puts_back(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = runner.create()
-    monkeypatch.setattr(turn_time, "PART_S", 0.0)
+    monkeypatch.setattr(inbox, "BEGIN_S", 0.0)
 
     for number in range(20):
         runner.thread.submit(Append("t", ref, Batch([b"%d" % number])))
@@ -112,7 +178,7 @@ def test_a_turn_of_dear_commands_does_not_last_until_all_are_done(
 ) -> None:
     ref = runner.create()
     taken: list[int] = []
-    monkeypatch.setattr(turn_time, "PART_S", 0.02)
+    monkeypatch.setattr(inbox, "BEGIN_S", 0.02)
     partition: Any = runner.thread._partition
     decide = partition.decide
 

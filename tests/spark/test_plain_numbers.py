@@ -3,6 +3,7 @@
 import pytest
 
 from bendybus.spark.errors import DataLossError, OptionError
+from bendybus.spark.jobs.runtime import lags_of
 from bendybus.spark.source import batch_planner
 from tests import sequence_numbers
 from tests.spark.memory_bus import MemoryBus, batch_options
@@ -108,3 +109,36 @@ def test_a_queue_that_was_made_again_with_plain_numbers_is_a_loss_or_read_from_i
     query.run()
 
     assert query.read == [*ALL[:3], *ALL[:2]]
+
+
+@pytest.mark.parametrize("start", [3, OF_BEFORE])
+def test_a_number_of_another_form_for_a_partition_that_was_away_is_named_when_it_is_there(
+    start: int,
+) -> None:
+    bus = plain(5) if start == OF_BEFORE else MemoryBus(0, 5)
+    bus.partitions[HOME].away = True
+    query = Query(bus, startingOffsets=f'{{"0": 0, "{HOME}": {start}}}')
+    query.run()
+    bus.partitions[HOME].away = False
+
+    with pytest.raises(DataLossError, match=f"{start}, which startingOffsets names, is not one of"):
+        query.run()
+    query.restart(failOnDataLoss="false")
+    query.run()
+
+    assert query.read == ALL[:5]
+    assert [each.after for each in query.tasks] == [bus.partitions[HOME].number(0)]
+
+
+@pytest.mark.parametrize("bus", [plain(0), MemoryBus(0, 0)])
+def test_a_partition_that_was_away_and_is_empty_has_no_lag(bus: MemoryBus) -> None:
+    bus.partitions[HOME].away = True
+    bus.send(0)
+    query = Query(bus, startingOffsets="earliest")
+    query.run()
+    bus.partitions[HOME].away = False
+    bus.send(0)
+    query.run()
+
+    report = query.planner.report()
+    assert lags_of({"endOffset": query.log[-1], "latestOffset": report}) == {"0": 0, "1": 0}

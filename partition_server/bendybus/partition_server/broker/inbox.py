@@ -6,14 +6,19 @@ and makes room. Renewals go before that: a lock must not end while settlements o
 While more settlements wait than go into one commit, sends have a small share of each. Only the read
 of a fence waits with the sends: it must see those that came before it. *Looks*, which read many
 rows or are committed alone, wait per entity, too: one is taken with a commit, and more while its
-turn has time. Each entity has a share of the places for waiting commands. What a turn has no time
-for is put back where it was.
+turn has time. Each entity has a share of the places for waiting commands.
+
+Commands differ by a thousand times in what they cost, which is not known before they are decided.
+So a turn takes many, begins each kind of them (what goes first, sends, looks) for a time, and puts
+the rest back where it was.
 """
 
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, Final, TypeVar
 
 from bendybus.domain import lock_token
 from bendybus.domain.disposition import Disposition
@@ -40,6 +45,8 @@ URGENT_MAX: Final = 100_000
 SEND_FRAMES_MAX: Final = 10_000
 SEND_BYTES_MAX: Final = 64 * 1024 * 1024
 LOOKS_MAX: Final = 10_000
+# For so long a turn begins commands of a kind. One that has begun is decided whole.
+BEGIN_S: Final = 0.05
 # One that names messages takes a place for so many.
 LOOK_NUMBERS: Final = 50
 # One commit: bounded in commands, locks that are settled or renewed, messages and bytes.
@@ -70,7 +77,14 @@ _ALONE: Final = (
 class Inbox:
     """A queue from the event loop to the partition's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        """`clock`: in seconds."""
+        self._clock = clock
+        # Of the turn, on the partition's thread only: the kind of commands that it is at, until
+        # when it begins them, and those that it did not begin.
+        self._kind: _Kind | None = None
+        self._until_s = 0.0
+        self.left: list[Command] = []
         self._lock = threading.Lock()
         # Held; released once to wake the thread, while `_sleeping`. A condition would make a lock
         # for every wait, and wake a thread that then waits for the lock of the one that woke it.
@@ -128,21 +142,42 @@ class Inbox:
         self._looks.setdefault(uid, deque()).append(command)
         return True
 
-    def put_back(self, commands: Sequence[Command]) -> None:
-        """Let commands that were taken, and not begun, come first again, in their order."""
+    def begins(self, command: Command) -> bool:
+        """Whether a command of the turn may begin, as the first of its kind does; else it is left.
+
+        A turn is asked for its commands in the order of `take`.
+        """
+        now_s, kind = self._clock(), _KINDS.get(type(command), _Kind.FIRST)
+        if kind is not self._kind:
+            self._kind, self._until_s = kind, now_s + BEGIN_S
+        elif now_s >= self._until_s:
+            self.left.append(command)
+            return False
+        return True
+
+    def put_back(self) -> None:
+        """Let what is left come first again, in its order and that of the entities."""
+        sends: dict[str, deque[tuple[Send, int]]] = {}
+        looks: dict[str, deque[Command]] = {}
+        first: dict[bool, list[Command]] = {True: [], False: []}
         with self._lock:
-            for command in reversed(commands):
+            for command in self.left:
                 if isinstance(command, _SENDS):
                     size_bytes, uid = _content_bytes(command), command.entity.uid
                     self._frames.add(uid, 1)
                     self._bytes.add(uid, size_bytes)
-                    self._sends.setdefault(uid, deque()).appendleft((command, size_bytes))
+                    sends.setdefault(uid, deque()).append((command, size_bytes))
                 elif is_look(command):
                     uid = _uid_of(command)
                     self._waiting_looks.add(uid, _places(command))
-                    self._looks.setdefault(uid, deque()).appendleft(command)
+                    looks.setdefault(uid, deque()).append(command)
                 else:
-                    (self._renewals if _renews(command) else self._urgent).appendleft(command)
+                    first[_renews(command)].append(command)
+            self._renewals.extendleft(reversed(first[True]))
+            self._urgent.extendleft(reversed(first[False]))
+            self._sends = _before(sends, self._sends)
+            self._looks = _before(looks, self._looks)
+            self.left = []
 
     def wake(self) -> None:
         """Make `take` return even if nothing waits."""
@@ -167,6 +202,7 @@ class Inbox:
                 # Rung just after the time was over.
                 self._alarm.acquire()
             self._sleeping = self._woken = False
+            self._kind = None
             taken, tokens = self._take_urgent()
             if self._sends:
                 taken += self._take_sends(1 if tokens < TAKE_TOKENS else SHARE_BESIDE_SETTLEMENTS)
@@ -229,14 +265,34 @@ class Inbox:
         return taken
 
 
-def is_send(command: Command) -> bool:
-    """Whether a command waits with the sends of its entity."""
-    return isinstance(command, _SENDS)
-
-
 def is_look(command: Command) -> bool:
     """Whether a command reads many rows, or is one that is committed alone."""
     return isinstance(command, _ALONE) or COMMANDS[type(command)].phase is Phase.LOOK
+
+
+class _Kind(Enum):
+    """What a turn begins for a time of its own."""
+
+    FIRST = auto()
+    SEND = auto()
+    LOOK = auto()
+
+
+_KINDS: Final[dict[type, _Kind]] = {
+    **dict.fromkeys(_SENDS, _Kind.SEND),
+    **dict.fromkeys(
+        (each for each, rule in COMMANDS.items() if each in _ALONE or rule.phase is Phase.LOOK),
+        _Kind.LOOK,
+    ),
+}
+Line = TypeVar("Line", bound=deque[Any])
+
+
+def _before(lines: dict[str, Line], others: dict[str, Line]) -> dict[str, Line]:
+    """Return lines by entity with some before others, also within the line of an entity."""
+    for uid, line in lines.items():
+        line.extend(others.get(uid, ()))
+    return {**lines, **{uid: line for uid, line in others.items() if uid not in lines}}
 
 
 def comes_alone(command: Command) -> bool:

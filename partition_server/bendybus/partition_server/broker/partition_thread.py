@@ -22,9 +22,8 @@ from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker import clocks, disk_space
 from bendybus.partition_server.broker.disk_space import DiskSpace
-from bendybus.partition_server.broker.inbox import Inbox, is_send
+from bendybus.partition_server.broker.inbox import Inbox
 from bendybus.partition_server.broker.partition import Partition, always
-from bendybus.partition_server.broker.turn_time import TurnTime
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.commands import (
@@ -201,13 +200,13 @@ class PartitionThread:
             partition.state.extend_locks(gap_ms)
         self._check_disk(partition, now, commands)
         self._note_streams(commands)
-        turn_time = TurnTime(commands, is_send)
         try:
             for group in list(partition.grouped(commands)):
-                self._decide(group, partition, now, turn_time)
+                self._decide(group, partition, now, self._inbox.begins)
         finally:
-            if turn_time.left:
-                self._inbox.put_back(turn_time.left)
+            if self._inbox.left:
+                commands[:] = self._begun(commands)
+                self._inbox.put_back()
         self._look(partition, now, commands, began_s + LOOK_S)
         self._deliver_all(partition.go_on(now))
         swept = None if self._disk.full() else self._sweep(partition, now)
@@ -246,18 +245,21 @@ class PartitionThread:
         group: Sequence[Command],
         partition: Partition,
         now: Now,
-        turn_time: TurnTime | None = None,
+        begins: Callable[[Command], bool] = always,
     ) -> None:
-        """Decide on a group, without what the turn has no time for; commit and answer."""
-        begins = turn_time.begins if turn_time else always
+        """Decide on those of a group that begin, commit and answer."""
         try:
             stage = partition.decide(group, now, begins)
         except RuleFailed:
-            begun = turn_time.begun(group) if turn_time else group
-            for part, commands in partition.stages(begun, now):
+            for part, commands in partition.stages(self._begun(group), now):
                 self._perform(part, commands, partition, now)
         else:
-            self._perform(stage, turn_time.begun(group) if turn_time else group, partition, now)
+            self._perform(stage, self._begun(group) if self._inbox.left else group, partition, now)
+
+    def _begun(self, commands: Sequence[Command]) -> list[Command]:
+        """Return commands without those that the turn has no time for."""
+        left = set(map(id, self._inbox.left))
+        return [command for command in commands if id(command) not in left]
 
     def _perform(
         self, stage: Stage, group: Sequence[Command], partition: Partition, now: Now

@@ -186,7 +186,7 @@ COMMANDS: Final[dict[type[Command], CommandRule]] = {
     ApplyEntity: CommandRule(Phase.ALONE, USE, catalogue_entry.apply, _failed),
     Ask: CommandRule(Phase.AFTER, USE, receive.ask, _ask_refused),
     AcceptSession: CommandRule(Phase.AFTER, USE, sessions.accept, _ask_refused),
-    GetSessionState: CommandRule(Phase.AFTER, USE, sessions.get_state, _failed),
+    GetSessionState: CommandRule(Phase.LOOK, USE, sessions.get_state, _failed),
     ListSessions: CommandRule(Phase.LOOK, USE, sessions.list_sessions, _failed),
     CountSessions: CommandRule(Phase.LOOK, NO_USE, session_counts.count, _failed),
     Withdraw: CommandRule(Phase.AFTER, NO_USE, receive.withdraw, _failed),

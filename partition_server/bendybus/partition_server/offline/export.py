@@ -57,10 +57,11 @@ def lines(database: "Database", entity: str = "") -> Iterator[str]:
     for values in database.query(sql["stored"]):
         row = _whole(database, sql, Row(**values))
         slot = slots.get(row.slot, {})
-        entry = live.get(slot.get("uid", ""))
-        name = entry["name"] if entry else f"(slot {row.slot})"
+        uid = slot.get("uid", "")
+        name = live[uid]["name"] if uid in live else f"(slot {row.slot})"
         if not wanted or name.lower() == wanted:
-            plain = entry is not None and entry.get("plain_numbers", False)
+            # A tombstone says it, too.
+            plain = entries.get(uid, {}).get("plain_numbers", False)
             base = sequence_number.base_of(partition, plain=plain)
             yield json.dumps(_record(row, name, slot.get("sub_queue", 0), base))
 

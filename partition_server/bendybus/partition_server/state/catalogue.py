@@ -252,6 +252,18 @@ class Catalogue:
                 f"partition {self._fingerprint.partition}, not {entry.partition_count}.",
                 metadata={"entity": entry.name},
             )
+        if (
+            current.uid == entry.uid
+            and not entry.deleted
+            and current.plain_numbers != entry.plain_numbers
+        ):
+            # Its messages would change their numbers at the next start.
+            raise errors.PartitioningImmutable(
+                f"the sequence numbers of {entry.title} have another form in the file of partition "
+                f"{self._fingerprint.partition} than in its new entry: the file of partition 0, "
+                "which has all entries, was lost or is older. Restore that from a newer copy.",
+                metadata={"entity": entry.name},
+            )
         return entry.generation > current.generation
 
     def _create(self, command: CommitEntity, current: Entity | None, now: Now) -> Entity:

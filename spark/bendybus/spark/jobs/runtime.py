@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from bendybus.domain.sequence_number import counter_of
 from bendybus.spark.errors import OptionError
 
 KUBERNETES: Final = "k8s"
@@ -204,7 +205,7 @@ def lags_of(source: Mapping[str, Any]) -> dict[str, int]:
     """Return by partition how many numbers there are between what was read and the end."""
     read, latest = offset(source.get("endOffset")), offset(source.get("latestOffset"))
     return {
-        partition: max(0, number - read[partition])
+        partition: max(0, counter_of(number) - counter_of(read[partition]))
         for partition, number in latest.items()
         if partition in read
     }

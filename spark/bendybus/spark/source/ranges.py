@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bendybus.domain.sequence_number import base_below, counter_of
+from bendybus.domain.sequence_number import base_below, base_of, counter_of
 from bendybus.spark.errors import PipelineError
 
 # Without one, a message is taken to have as many bytes.
@@ -119,6 +119,11 @@ def losses(start: Offset, extents: Iterable[Extent]) -> dict[int, str]:
                 "its numbers are others than those read before: it was recreated or restored, or "
                 "the checkpoint is another entity's"
             )
+        elif counter_of(number) and base_below(extent.stable_tail) != base_below(number):
+            found[extent.partition] = (
+                f"{number}, which startingOffsets names, is not one of its sequence numbers, the "
+                f"last of which is {extent.stable_tail}"
+            )
         elif extent.stable_tail < number:
             found[extent.partition] = (
                 f"it ends at {shown(extent.stable_tail)}, before {shown(number)}, which "
@@ -142,7 +147,8 @@ def advanced(
     gone = {}
     for extent in extents:
         partition = extent.partition
-        numbers.setdefault(partition, 0)
+        # Of a partition that is away, too: only entities in one partition have other numbers.
+        numbers.setdefault(partition, base_of(partition, plain=len(extents) == 1))
         if partition in ends and not extent.unavailable:
             numbers[partition] = ends[partition]
             incarnations[partition] = extent.incarnation
@@ -166,7 +172,9 @@ def spans(
             continue
         last = extent.stable_tail
         if targets is not None:
-            last = min(last, targets.get(extent.partition, 0))
+            # By counters: it may have been made again with numbers of another form.
+            most = min(counter_of(last), counter_of(targets.get(extent.partition, 0)))
+            last = base_below(last) + most
         # Numbers before the first message are passed over without being counted.
         first = max(_begin(start, extent), extent.first_number - 1)
         if last > first:
@@ -213,8 +221,8 @@ def between(start: Offset, end: Offset) -> list[Range]:
     found = []
     for partition, upto in sorted(end.numbers.items()):
         incarnation = end.incarnations.get(partition, "")
-        after = start.number(partition)
-        if start.incarnations.get(partition, incarnation) != incarnation or not counter_of(after):
+        after = _following(start.number(partition), upto)
+        if start.incarnations.get(partition, incarnation) != incarnation:
             after = base_below(upto)
         if upto > after:
             gone = end.gone.get(partition, 0)
@@ -241,11 +249,16 @@ def cut(ranges: Sequence[Range], least: int) -> list[Range]:
 
 def _begin(start: Offset, extent: Extent) -> int:
     """Return after which number the partition is read: its beginning, if numbers start over."""
-    number = start.number(extent.partition)
     known = start.incarnations.get(extent.partition, extent.incarnation)
-    if known != extent.incarnation or not counter_of(number):
+    if known != extent.incarnation:
         return base_below(extent.stable_tail)
-    return number
+    return _following(start.number(extent.partition), extent.stable_tail)
+
+
+def _following(number: int, last: int) -> int:
+    """Return a number, or the beginning where it is none of those that end with `last`."""
+    base = base_below(last)
+    return number if base_below(number) == base else base
 
 
 def shown(number: int) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.exceptions import InvalidRequestError, ServiceBusError
 from bendybus.domain.sequence_number import base_below
 from bendybus.spark import bus_errors, columns, errors
 from bendybus.spark.bus import Bus, ConnectedBus, Page
@@ -278,6 +278,24 @@ class RangeReader:
                 if self._clock() >= until:
                     raise self._unavailable(wanted, error) from error
                 self._sleep(PAUSE_S)
+            except InvalidRequestError:
+                made_again = self._made_again(wanted, after)
+                if made_again is None:
+                    raise
+                return made_again
+
+    def _made_again(self, wanted: Range, after: int) -> Page | None:
+        """Return an empty page of an entity that has other numbers than those of a range.
+
+        None if it is the one that was planned. One that was made again can have numbers of another
+        form, and the bus knows none of the range.
+        """
+        for extent in self._bus.extents():
+            if extent.partition == wanted.partition and not extent.unavailable:
+                if wanted.incarnation in ("", extent.incarnation):
+                    return None
+                return Page(None, after, True, extent.incarnation, extent.low_watermark)
+        return None
 
     def _unavailable(self, wanted: Range, error: ServiceBusError) -> PipelineError:
         return PipelineError(

@@ -286,7 +286,8 @@ class StreamPlanner:
             if only not in (None, partition):
                 continue
             target = self._targets.get(partition)
-            if extent.unavailable and (target is None or start.number(partition) < target):
+            read = sequence_number.counter_of(start.number(partition))
+            if extent.unavailable and (target is None or read < sequence_number.counter_of(target)):
                 why = extent.unavailable.rstrip(".")
                 found.append(f"partition {partition} is away ({why})")
             elif partition in spans:
