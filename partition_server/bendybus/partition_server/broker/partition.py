@@ -60,11 +60,6 @@ from bendybus.partition_server.store.store import Opened, Store
 CLOCK_HOLD_MS: Final = 5 * 60 * 1_000
 
 
-def always(_: Command) -> bool:
-    """Let every command begin."""
-    return True
-
-
 class Partition:
     """One partition since its file was opened."""
 
@@ -114,19 +109,22 @@ class Partition:
             yield group
 
     def decide(
-        self, commands: Iterable[Command], now: Now, begins: Callable[[Command], bool] = always
+        self,
+        commands: Iterable[Command],
+        now: Now,
+        begins: Callable[[Command], bool] | None = None,
     ) -> Stage:
         """Decide on commands in their order; see the module's docstring.
 
-        `begins`: whether a command is decided; others are not part of the stage. Raises RuleFailed,
-        with nothing decided, when a rule raises what it should not.
+        `begins`: whether a command is decided, None: each is; others are not part of the stage.
+        Raises RuleFailed, with nothing decided, when a rule raises what it should not.
         """
         stage = self.state.begin_stage()
         turn = Turn(self.state, stage, now, self.state.clock.expiry_held(now))
         command: Command | None = None
         try:
             for command in commands:
-                if not begins(command):
+                if begins is not None and not begins(command):
                     continue
                 rule = COMMANDS[type(command)]
                 if rule.phase in AFTER_COMMIT:

@@ -23,7 +23,7 @@ from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker import clocks, disk_space
 from bendybus.partition_server.broker.disk_space import DiskSpace
 from bendybus.partition_server.broker.inbox import Inbox
-from bendybus.partition_server.broker.partition import Partition, always
+from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.commands import (
@@ -200,9 +200,11 @@ class PartitionThread:
             partition.state.extend_locks(gap_ms)
         self._check_disk(partition, now, commands)
         self._note_streams(commands)
+        # One alone begins.
+        begins = self._inbox.begins if len(commands) > 1 else None
         try:
             for group in list(partition.grouped(commands)):
-                self._decide(group, partition, now, self._inbox.begins)
+                self._decide(group, partition, now, begins)
         finally:
             if self._inbox.left:
                 commands[:] = self._begun(commands)
@@ -245,7 +247,7 @@ class PartitionThread:
         group: Sequence[Command],
         partition: Partition,
         now: Now,
-        begins: Callable[[Command], bool] = always,
+        begins: Callable[[Command], bool] | None = None,
     ) -> None:
         """Decide on those of a group that begin, commit and answer."""
         try:

@@ -17,6 +17,7 @@ from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.session_lock import SessionMessageLock
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, Row, SlotState
@@ -82,9 +83,12 @@ def still_locked(partition: PartitionState, delivery: Delivery, now: Now) -> Del
     left_ms = queue.entity.description.lock_duration_ms
     for row, generation in zip(delivery.rows, delivery.generations, strict=True):
         held = queue.locks.get(row.id & COUNTER_MASK)
-        if held is None or held.generation != generation or held.ends_mono_ms <= now.mono_ms:
+        if held is None or held.generation != generation:
             return None
-        left_ms = min(left_ms, held.ends_mono_ms - now.mono_ms)
+        ends = held.session if isinstance(held, SessionMessageLock) else held
+        if ends.until_mono_ms <= now.mono_ms:
+            return None
+        left_ms = min(left_ms, ends.until_mono_ms - now.mono_ms)
     return replace(delivery, locked_until_ms=now.wall_ms + left_ms, lock_remaining_ms=left_ms)
 
 
@@ -105,7 +109,9 @@ def find(
             held is not None
             and held.generation == low & lock_token.GENERATION_MASK
             and low >> 24 & lock_token.BOOT_MASK == boot
-            and held.ends_mono_ms > now_ms
+            # One of a session lasts as long as that of the session.
+            and (held.session if isinstance(held, SessionMessageLock) else held).until_mono_ms
+            > now_ms
         ):
             yield queue, counter, held
         else:

@@ -135,7 +135,8 @@ def lock_messages(
         generations.append(generation)
         lock = SessionMessageLock(
             generation,
-            session.until_mono_ms,
+            # Not read: that of the session counts.
+            0,
             session.stream if ask else None,
             bool(ask and ask.delete),
             ask is None,

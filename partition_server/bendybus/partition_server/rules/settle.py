@@ -208,11 +208,10 @@ def _keep(turn: Turn, tokens: bytes, entity_uid: str) -> None:
         if lock is None:
             continue
         until_ms = turn.now.mono_ms + queue.entity.description.lock_duration_ms
-        if until_ms <= lock.ends_mono_ms:
-            continue
         if isinstance(lock, SessionMessageLock) and isinstance(queue, SessionQueue):
-            queue.extend_session(lock.session, until_ms)
-        else:
+            if until_ms > lock.session.until_mono_ms:
+                queue.extend_session(lock.session, until_ms)
+        elif until_ms > lock.until_mono_ms:
             queue.extend_lock(counter, lock, until_ms)
 
 

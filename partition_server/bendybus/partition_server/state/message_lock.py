@@ -10,6 +10,7 @@ class Lock:
     """A locked message. Locks are not durable: a restart frees them."""
 
     generation: int
+    # When it is over. Of a message of a session: not kept; the session's lock says it.
     until_mono_ms: int
     # The front end's stream that it is reserved for; a lock of a deferred message has none.
     stream: Caller
@@ -23,11 +24,6 @@ class Lock:
     expires_ms: int | None
     # Of the properties that receivers changed, which stay in the store.
     changed_bytes: int
-
-    @property
-    def ends_mono_ms(self) -> int:
-        """When it is over."""
-        return self.until_mono_ms
 
 
 @dataclass(slots=True)

@@ -115,11 +115,6 @@ class SessionMessageLock(Lock):
 
     session: SessionLock
 
-    @property
-    def ends_mono_ms(self) -> int:
-        """When it is over."""
-        return self.session.until_mono_ms
-
 
 @dataclass(slots=True)
 class SessionAsk(OpenAsk):
