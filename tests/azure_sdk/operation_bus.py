@@ -12,7 +12,6 @@ from tests.azure_sdk.operation_table import SUBSCRIPTION, Counts, Row
 from tests.integration.secured import ROOT, SecuredBus, policy
 from tests.ports import HOST, loopback_address
 
-LAYOUTS: Final = ("plain", "partitioned")
 SETTLED_S: Final = 5.0
 # Each entity has a policy for each of them.
 RIGHTS: Final = ("Send", "Listen")

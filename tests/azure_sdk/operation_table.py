@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import threading
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from azure.servicebus import ServiceBusMessage
 
 SUBSCRIPTION: Final = "all"
 WAIT_S: Final = 20.0
+LAYOUTS: Final = ("plain", "partitioned")
 TABLE: Final = Path(__file__).parent / "operations.toml"
 
 
@@ -42,6 +43,7 @@ class Row:
     left: Counts
     options: Mapping[str, Any] = field(default_factory=dict)
     without: Mapping[str, str] = field(default_factory=dict)
+    layouts: Sequence[str] = LAYOUTS
 
     @property
     def has_topic(self) -> bool:
@@ -62,6 +64,11 @@ def rows(sdk: str) -> list[Row]:
         for name, entry in table.items()
     ]
     return [each for each in found if sdk not in each.without]
+
+
+def cases(sdk: str) -> list[tuple[Row, str]]:
+    """Return the operations that an SDK has, each with the layouts that it is done on."""
+    return [(row, layout) for row in rows(sdk) for layout in row.layouts]
 
 
 @dataclass(slots=True)

@@ -26,6 +26,11 @@ def main() -> int:
         default=amqp_load.SENDERS,
         help="connections over AMQP of each front end that await one send at a time",
     )
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        help="the source of the version before: half of what starts is of it, at random",
+    )
     parser.add_argument("--keep", type=Path, help="a folder for the histories of runs that fail")
     chosen = parser.parse_args()
     # Reconnects are what this is about; they are not news.
@@ -36,7 +41,9 @@ def main() -> int:
     broken = []
     for seed in range(chosen.first, chosen.first + chosen.seeds):
         with tempfile.TemporaryDirectory(prefix="bendybus-chaos-") as folder:
-            report, history = running.run(seed, Path(folder), chosen.seconds, chosen.amqp_senders)
+            report, history = running.run(
+                seed, Path(folder), chosen.seconds, chosen.amqp_senders, chosen.beside
+            )
         print(running.summary(report), flush=True)
         outcomes.update(report.outcomes)
         judged.update(report.judged)

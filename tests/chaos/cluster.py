@@ -1,5 +1,6 @@
 """The bus under test: partitions, two front ends, and lines before each of them."""
 
+import random
 import signal
 from pathlib import Path
 from typing import Final
@@ -15,10 +16,16 @@ FRONT_ENDS: Final = 2
 
 
 class Cluster:
-    """All processes of one bus and the lines between them; every part can be broken alone."""
+    """All processes of one bus and the lines between them; every part can be broken alone.
 
-    def __init__(self, folder: Path) -> None:
+    `beside`: the source of another version. Whatever starts is of it, or of this version, by
+    `seed`: so versions are mixed, and parts go forward and back under load.
+    """
+
+    def __init__(self, folder: Path, beside: Path | None = None, seed: int = 0) -> None:
         self.folder = folder
+        self._beside = beside
+        self._chance = random.Random(seed)
         folder.mkdir(parents=True, exist_ok=True)
         self.lines = Lines()
         self._listen = {name: f"{HOST}:{free_port()}" for name in self.names()}
@@ -75,7 +82,8 @@ class Cluster:
             amqp = f"--amqp-listen={self._amqp[int(index)]}"
             options = ("bendybus.frontend", "serve", amqp, *through)
         log = self.folder / f"{name}.log"
-        self.processes[name] = Process(*options, *common, log=log, wait=wait)
+        tree = self._beside if self._beside and self._chance.random() < 0.5 else None
+        self.processes[name] = Process(*options, *common, log=log, wait=wait, tree=tree)
 
     def kill(self, name: str) -> None:
         """End a process as a power cut would; nothing if it is down."""

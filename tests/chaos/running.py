@@ -57,15 +57,19 @@ class Report:
 
 
 def run(
-    seed: int, folder: Path, lasts_s: float, amqp_senders: int = amqp_load.SENDERS
+    seed: int,
+    folder: Path,
+    lasts_s: float,
+    amqp_senders: int = amqp_load.SENDERS,
+    beside: Path | None = None,
 ) -> tuple[Report, History]:
     """Do one run. Raises nothing for what the bus does wrong: that is in the report.
 
-    `amqp_senders`: connections over AMQP of each front end that send.
+    `amqp_senders`: connections over AMQP of each front end that send. `beside`: see `Cluster`.
     """
     began = time.monotonic()
     history = History()
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, beside, seed)
     try:
         with cluster.administration() as administration:
             _create(administration)

@@ -26,7 +26,7 @@ async def test_a_later_front_end_gets_nothing_and_callers_get_the_reason(
     fake: FakeFrontEnd, sender: Any, receiver: Any
 ) -> None:
     fake.said = (("bendybus-contract", str(CLIENT.number + 2)),)
-    sentence = "the front end uses version 5 of the contract between client and front end"
+    sentence = "the front end uses version 6 of the contract between client and front end"
 
     with pytest.raises(ServiceBusError, match=sentence):
         await sender.send_messages(ServiceBusMessage("x"), timeout=20)

@@ -146,7 +146,7 @@ async def test_a_front_end_of_a_version_that_does_not_fit_is_sent_nothing() -> N
     await running
 
     assert isinstance(error, errors.InvalidOperation)
-    assert "the front end uses version 5 of the contract" in error.message
+    assert "the front end uses version 6 of the contract" in error.message
     assert "upgrade this client first" in error.message
     assert call.written == []
 

@@ -45,8 +45,8 @@ async def test_a_front_end_says_the_number_of_its_contract() -> None:
 @pytest.mark.parametrize(
     ("contract", "sentence"),
     [
-        (0, "partition 0 runs a version of Bendybus before 0.12, and this front end runs 0.13"),
-        (FRONT_END.number + 2, "partition 0 uses version 5 of the contract"),
+        (0, "partition 0 runs a version of Bendybus before 0.13.0, and this front end runs 0.13.2"),
+        (FRONT_END.number + 2, "partition 0 uses version 6 of the contract"),
     ],
     ids=["0.11", "later"],
 )
@@ -93,7 +93,7 @@ async def test_a_partition_that_is_replaced_by_a_version_that_does_not_fit_is_le
         partition.end_watches.set()
         await until(lambda: not upstream.available)
 
-        assert "before 0.12" in listener.stalls[-1]
+        assert "before 0.13.0" in listener.stalls[-1]
 
 
 async def test_a_partition_that_was_never_heard_says_that_it_does_not_answer() -> None:

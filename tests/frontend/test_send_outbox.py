@@ -12,7 +12,7 @@ from bendybus.frontend.upstreams.stream import Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
 from bendybus.wire import frame_forms
-from bendybus.wire.contract_versions import FRONT_END, SENDS_MERGED_SINCE
+from bendybus.wire.contract_versions import FRONT_END
 from tests.frontend.shared_bus import FrontEnd
 from tests.frontend.test_stream import FakeCall, settle_down
 
@@ -28,10 +28,9 @@ def frame(frame_id: int, size_bytes: int = 100) -> partition_pb2.SendFramesReque
 class Board:
     """An outbox, and what is written of it."""
 
-    def __init__(self, number: int = FRONT_END.number) -> None:
+    def __init__(self) -> None:
         self.timers: list[Callable[[], None]] = []
         self.outbox = SendOutbox(later=lambda _, do: self.timers.append(do))
-        self.outbox.opened((("bendybus-contract", str(number)),))
 
     def put(self, *frame_ids: int, lane: Lane = Lane.WORK, size_bytes: int = 100) -> None:
         """Let frames wait."""
@@ -145,14 +144,6 @@ def test_frames_for_topics_go_at_once_and_nothing_waits_for_them() -> None:
     board.answer(2)
     board.put(5)
     assert board.written() == [[5]]
-
-
-def test_a_partition_of_the_version_before_gets_each_frame_alone_and_at_once() -> None:
-    board = Board(SENDS_MERGED_SINCE - 1)
-
-    board.put(1, 2, 3)
-
-    assert board.written() == [[1], [2], [3]]
 
 
 def test_a_stream_that_moves_writes_what_waits_before_its_end() -> None:

@@ -4,10 +4,12 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from bendybus.client import ServiceBusClient
 from bendybus.client.management import ServiceBusAdministrationClient
@@ -21,13 +23,23 @@ Value = TypeVar("Value")
 
 
 class Process:
-    """One server process. `ready` is to be awaited, unless the caller asks for that here."""
+    """One server process. `ready` is to be awaited, unless the caller asks for that here.
 
-    def __init__(self, *arguments: str, log: Path, wait: bool = True) -> None:
+    `tree`: the source of another version that it is of.
+    """
+
+    def __init__(
+        self, *arguments: str, log: Path, wait: bool = True, tree: Path | None = None
+    ) -> None:
         self.log = log
         self.address = ""
+        given = (*arguments, "--exit-with-parent")
         with log.open("ab") as errors:
-            self.server = forked.Process((*arguments, "--exit-with-parent"), errors.fileno())
+            self.server: Any
+            if tree is None:
+                self.server = forked.Process(given, errors.fileno())
+            else:
+                self.server = _of_version(tree, given, errors)
         if wait:
             self.ready()
 
@@ -81,6 +93,17 @@ class Process:
         """Return the seconds of processor time that it has used."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _of_version(tree: Path, arguments: Sequence[str], errors: IO[bytes]) -> Any:
+    rooms = [str(each) for each in tree.iterdir() if (each / "bendybus").is_dir()]
+    return subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(rooms)},
+    )
 
 
 class Bus:

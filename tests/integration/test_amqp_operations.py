@@ -18,12 +18,13 @@ from azure.servicebus.aio import ServiceBusClient as AsyncClient
 from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncAdministration
 from azure.servicebus.management import ServiceBusAdministrationClient
 
-from tests.azure_sdk.operation_bus import LAYOUTS, OperationBus, name_of
-from tests.azure_sdk.operation_table import Blocking, Counts, Entity, Loop, Row, rows
+from tests.azure_sdk.operation_bus import OperationBus, name_of
+from tests.azure_sdk.operation_table import Blocking, Counts, Entity, Loop, Row, cases, rows
 from tests.azure_sdk.operations import PERFORMED
 
 CLIENTS: Final = ("sync", "aio")
 ROWS: Final = rows("python")
+CASES: Final = cases("python")
 AT_ONCE: Final = 12
 
 pytestmark = [
@@ -36,7 +37,7 @@ class Place:
     """A bus, and clients of both kinds."""
 
     def __init__(self, folder: Path) -> None:
-        names = (name_of(*each) for each in itertools.product(ROWS, LAYOUTS, CLIENTS))
+        names = (name_of(*case, client) for case, client in itertools.product(CASES, CLIENTS))
         self.bus = OperationBus(folder, names)
         self.loop = Loop()
 
@@ -104,8 +105,9 @@ def test_the_functions_are_those_of_the_table() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    ("row", "layout"), CASES, ids=[f"{row.name}-{layout}" for row, layout in CASES]
+)
 @pytest.mark.usefixtures("layout", "client")
 def test_an_operation_of_the_sdk(
     request: pytest.FixtureRequest, performed: dict[str, Future[Counts]], row: Row

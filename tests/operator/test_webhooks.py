@@ -19,6 +19,7 @@ from bendybus.operator.controllers.webhooks import (
 from bendybus.operator.decisions.manifests import EntityView
 from bendybus.operator.metrics import Metrics
 from bendybus.wire import catalogue
+from bendybus.wire.contract_versions import OPERATOR
 from tests.operator.cluster import Cluster, Loopback, eventually
 from tests.operator.manifests import (
     BUS,
@@ -279,7 +280,7 @@ def family(*subscriptions: EntityView) -> bytes:
     """Return a catalogue with the topic `sales` and these subscriptions."""
     header = fingerprint()
     entries = [entry(topic()), *(entry(each) for each in subscriptions)]
-    [response] = catalogue.watch_responses(header, entries, snapshot=True)
+    [response] = catalogue.watch_responses(header, entries, snapshot=True, contract=OPERATOR)
     return response.SerializeToString()
 
 

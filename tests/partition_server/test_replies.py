@@ -8,7 +8,7 @@ import pytest
 from bendybus.domain import errors
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.broker.replies import Dispatcher, Outbox
-from bendybus.partition_server.state.answers import Failed
+from bendybus.partition_server.state.answers import CatalogueChanged, Failed
 from bendybus.partition_server.state.stage import Answer
 from bendybus.wire import frame_forms
 
@@ -20,7 +20,7 @@ def withdrawn(ask_id: int) -> Response:
     return Response(withdrawn=partition_pb2.Withdrawn(ask_id=ask_id))
 
 
-def outbox(*, merges: bool) -> Outbox[Any]:
+def outbox(*, merges: bool = True) -> Outbox[Any]:
     """Return an outbox of frames that are made already."""
     return Outbox(lambda value: value, awaited=lambda value: False, merges=merges)
 
@@ -32,23 +32,27 @@ def ids(frame: Response | None) -> list[int]:
 
 
 async def test_what_waits_shares_a_frame_in_its_order() -> None:
-    box = outbox(merges=True)
+    box = outbox()
     for number in (1, 2, 3):
         box.answer(withdrawn(number))
 
     assert ids(await box.next()) == [1, 2, 3]
 
 
-async def test_a_front_end_of_an_older_version_gets_single_frames() -> None:
-    box = outbox(merges=False)
-    for number in (1, 2):
-        box.answer(withdrawn(number))
+@pytest.mark.requirement("R642")
+async def test_what_waits_for_a_stream_without_parts_goes_one_by_one() -> None:
+    """Several changes of the catalogue at once would end the watch of it."""
+    box: Outbox[CatalogueChanged] = Outbox(lambda changed: changed)
+    for snapshot in (True, False):
+        box.answer(CatalogueChanged((), snapshot=snapshot))
 
-    assert [ids(await box.next()), ids(await box.next())] == [[1], [2]]
+    found = [await box.next(), await box.next()]
+
+    assert [each.snapshot for each in found if each] == [True, False]
 
 
 async def test_what_ends_or_moves_a_stream_goes_alone_and_last() -> None:
-    box = outbox(merges=True)
+    box = outbox()
     box.answer(withdrawn(1))
     box.move(Response(moving=True))
     box.answer(withdrawn(2))
@@ -68,7 +72,7 @@ async def test_what_ends_or_moves_a_stream_goes_alone_and_last() -> None:
 
 
 async def test_a_large_answer_is_not_copied_into_another_ones_frame() -> None:
-    box = outbox(merges=True)
+    box = outbox()
     large = Response()
     large.reserved.batch.messages.append(b"x" * frame_forms.BYTES_MAX)
     box.answer(withdrawn(1))
@@ -116,11 +120,11 @@ async def test_an_answer_that_cannot_be_converted_costs_others_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broken: Outbox[Any] = Outbox(lambda value: partition_pb2.Withdrawn(ask_id=value))
-    sound = outbox(merges=False)
+    sound = outbox()
     dispatcher = Dispatcher(asyncio.get_running_loop())
 
     dispatcher.deliver([Answer(broken, -1), Answer(sound, withdrawn(7))])
     dispatcher.deliver([Answer(sound, withdrawn(8))])
 
-    assert [ids(await sound.next()), ids(await sound.next())] == [[7], [8]]
+    assert ids(await sound.next()) == [7, 8]
     assert "could not be delivered" in caplog.text

@@ -15,7 +15,7 @@ from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.commands import Append
 from bendybus.v1 import message_pb2
 from bendybus.wire import frame_forms
-from bendybus.wire.contract_versions import SENDS_MERGED_SINCE
+from bendybus.wire.contract_versions import FRONT_END
 
 pytestmark = pytest.mark.requirement("R642")
 
@@ -60,8 +60,8 @@ def frame(*frame_ids: int) -> partition_pb2.SendFramesRequest:
 
 
 @asynccontextmanager
-async def stream(partition: Partition, number: int) -> AsyncIterator[Any]:
-    """Serve a partition; yield a stream of a front end whose contract has this number."""
+async def stream(partition: Partition) -> AsyncIterator[Any]:
+    """Serve a partition; yield a stream of a front end."""
     server = grpc.aio.server()
     threads: Any = {0: partition}
     service = PartitionService(Hosts(threads))
@@ -70,13 +70,13 @@ async def stream(partition: Partition, number: int) -> AsyncIterator[Any]:
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub: Any = partition_pb2_grpc.PartitionServiceStub(channel)
-        yield stub.SendFrames(metadata=(("bendybus-contract", str(number)),))
+        yield stub.SendFrames(metadata=(FRONT_END.said,))
     await server.stop(0)
 
 
 async def test_parts_are_refused_one_by_one_where_there_is_no_room() -> None:
     partition = Partition([True, False, True, False])
-    async with stream(partition, SENDS_MERGED_SINCE) as call:
+    async with stream(partition) as call:
         await call.write(frame(1, 2, 3, 4))
         await partition.all_came.wait()
         partition.answer()
@@ -94,24 +94,10 @@ async def test_parts_are_refused_one_by_one_where_there_is_no_room() -> None:
 
 async def test_what_a_turn_stored_is_answered_in_one_frame() -> None:
     partition = Partition([True] * 3)
-    async with stream(partition, SENDS_MERGED_SINCE) as call:
+    async with stream(partition) as call:
         await call.write(frame(1, 2, 3))
         await partition.all_came.wait()
         partition.answer()
         answer = await call.read()
 
     assert [part.frame_id for part in frame_forms.parts(answer)] == [1, 2, 3]
-
-
-async def test_a_front_end_of_the_version_before_gets_each_answer_alone() -> None:
-    partition = Partition([True] * 2)
-    async with stream(partition, SENDS_MERGED_SINCE - 1) as call:
-        await call.write(frame(1))
-        await call.write(frame(2))
-        await partition.all_came.wait()
-        partition.answer()
-        async with asyncio.timeout(10):
-            answers = [await call.read(), await call.read()]
-
-    assert [each.frame_id for each in answers] == [1, 2]
-    assert not any(each.further for each in answers)

@@ -69,9 +69,9 @@ async def test_a_stream_is_opened_only_by_a_front_end_of_a_version_that_fits(str
         earlier = await opened(channel, stream)
         later = await opened(channel, stream, ("bendybus-contract", str(FRONT_END.number + 2)))
 
-    assert "this front end runs a version of Bendybus before 0.12" in earlier
-    assert "the partition runs 0.13" in earlier
-    assert "this front end uses version 5" in later
+    assert "this front end runs a version of Bendybus before 0.13.0" in earlier
+    assert "the partition runs 0.13.2" in earlier
+    assert "this front end uses version 6" in later
     assert "upgrade the partition first" in later
 
 
@@ -89,7 +89,7 @@ async def test_a_catalogue_is_watched_only_under_a_contract_that_fits(contract: 
 
 async def test_a_watcher_that_says_no_number_is_refused() -> None:
     async with served() as channel:
-        assert "before 0.12" in await watched(channel, entity_pb2.WatchEntitiesRequest())
+        assert "before 0.13.0" in await watched(channel, entity_pb2.WatchEntitiesRequest())
 
 
 @pytest.mark.parametrize(

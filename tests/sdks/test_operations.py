@@ -1,7 +1,6 @@
 """Each operation of the official SDKs of other languages; see tests/azure_sdk/operations.toml."""
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -9,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.azure_sdk.operation_bus import LAYOUTS, RIGHTS, OperationBus, name_of
-from tests.azure_sdk.operation_table import Row, rows
+from tests.azure_sdk.operation_bus import RIGHTS, OperationBus, name_of
+from tests.azure_sdk.operation_table import Row, cases, rows
 from tests.sdks.programs import PROGRAMS, Job, Program, Run
 
 # All operations of a program, which does several at a time.
@@ -32,9 +31,7 @@ class Case:
 
 
 CASES: Final = [
-    Case(program, row, layout)
-    for program in PROGRAMS
-    for row, layout in itertools.product(rows(program.sdk), LAYOUTS)
+    Case(program, row, layout) for program in PROGRAMS for row, layout in cases(program.sdk)
 ]
 Start = Callable[[Program], Mapping[str, Future[None]]]
 

@@ -10,7 +10,6 @@ from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.state.commands import Append
 from bendybus.v1 import message_pb2
 from bendybus.wire import frame_forms
-from bendybus.wire.contract_versions import FRONT_END
 
 Write = Callable[[int, Append], None]
 After = Callable[[int, Callable[[], None]], None]
@@ -62,9 +61,7 @@ class SendStreams:
         def later(delay_s: float, do: Callable[[], None]) -> None:
             self._after(round(1_000 * delay_s), lambda: self._look(partition, do))
 
-        outbox = SendOutbox(later)
-        outbox.opened((FRONT_END.said,))
-        return outbox
+        return SendOutbox(later)
 
     def _look(self, partition: int, do: Callable[[], None]) -> None:
         do()

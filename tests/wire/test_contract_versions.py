@@ -27,7 +27,7 @@ def test_the_number_before_and_the_number_after_are_served(contract: Contract) -
         contract.check(number, peer="a peer", own="this process")
 
     for number in (0, contract.number - 2, contract.number + 2):
-        with pytest.raises(InvalidOperation, match="at most one minor version apart"):
+        with pytest.raises(InvalidOperation, match="Only neighbouring versions work together"):
             contract.check(number, peer="a peer", own="this process")
 
 
@@ -38,25 +38,24 @@ def test_the_sentence_names_both_versions_and_says_what_to_upgrade() -> None:
         FRONT_END.check_watched(FRONT_END.number + 2, 3)
 
     assert earlier.value.message == (
-        "partition 3 runs a version of Bendybus before 0.12, and this front end runs 0.13. "
-        "Versions work together only if they are at most one minor version apart: upgrade "
-        "partition 3 to 0.12 first."
+        "partition 3 runs a version of Bendybus before 0.13.0, and this front end runs 0.13.2. "
+        "Only neighbouring versions work together: upgrade partition 3 to 0.13.1 first."
     )
     assert later.value.message == (
-        "partition 3 uses version 5 of the contract between front end and partition, and this "
-        "front end, which runs Bendybus 0.13, uses version 3. Versions work together only if they "
-        "are at most one minor version apart: upgrade this front end first, by one minor version."
+        "partition 3 uses version 6 of the contract between front end and partition, and this "
+        "front end, which runs Bendybus 0.13.2, uses version 4. Only neighbouring versions work "
+        "together: upgrade this front end first, to the next version."
     )
 
 
 def test_the_versions_that_sentences_name_are_this_release_and_the_one_before() -> None:
     released = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    minor = int(released.split(".")[1])
+    names = (contract_versions.OLDEST, contract_versions.PREVIOUS, contract_versions.RELEASE)
+    oldest, before, own = (tuple(map(int, name.split("."))) for name in names)
 
     # Until it is released, the version of the package is that of the one before.
-    assert contract_versions.RELEASE in (f"0.{minor}", f"0.{minor + 1}")
-    own, before = contract_versions.RELEASE, contract_versions.PREVIOUS
-    assert int(own.split(".")[1]) == int(before.split(".")[1]) + 1
+    assert released in names[1:]
+    assert oldest <= before < own
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """The versions that work together: one number for each contract, and the refusal of others.
 
-A contract is what two kinds of process say to each other. A minor version that changes a contract
-raises its number by one, and works with the number before its own and with the one after it. So a
-bus is upgraded, and goes back, by one minor version at a time.
+A contract is what two kinds of process say to each other. A version that changes a contract raises
+its number by one, and works with the number before its own and with the one after it. Mostly that
+is a minor version, so that a bus is upgraded, and goes back, by one minor version at a time.
+0.13.2 raised it, too: entities that are made from then on have sequence numbers that 0.13.0 and
+0.13.1 can read, and 0.12 cannot.
 
     caller       server       the caller's number is in       the server's number is in
     client       front end    the metadata of each stream     its initial metadata
@@ -24,8 +26,10 @@ from typing import Any, Final
 
 from bendybus.domain.errors import InvalidOperation
 
-RELEASE: Final = "0.13"
-PREVIOUS: Final = "0.12"
+RELEASE: Final = "0.13.2"
+# The first version that works with this one, and the last one before this.
+OLDEST: Final = "0.13.0"
+PREVIOUS: Final = "0.13.1"
 _NAME: Final = "bendybus-contract"
 _DIGITS_MAX: Final = 6
 Metadata = Iterable[tuple[str, Any]] | None
@@ -51,16 +55,16 @@ class Contract:
         """
         if abs(number - self.number) <= 1:
             return
-        rule = "Versions work together only if they are at most one minor version apart"
+        rule = "Only neighbouring versions work together"
         if number < self.number:
             raise InvalidOperation(
-                f"{peer} runs a version of Bendybus before {PREVIOUS}, and {own} runs {RELEASE}. "
+                f"{peer} runs a version of Bendybus before {OLDEST}, and {own} runs {RELEASE}. "
                 f"{rule}: upgrade {peer} to {PREVIOUS} first."
             )
         raise InvalidOperation(
             f"{peer} uses version {number} of the contract between {self.caller} and "
             f"{self.server}, and {own}, which runs Bendybus {RELEASE}, uses version {self.number}. "
-            f"{rule}: upgrade {own} first, by one minor version."
+            f"{rule}: upgrade {own} first, to the next version."
         )
 
     def check_caller(self, metadata: Metadata) -> None:
@@ -78,12 +82,10 @@ class Contract:
         self.check(number, peer=f"partition {partition}", own=f"this {self.caller}")
 
 
-CLIENT: Final = Contract("client", "front end", 3)
-FRONT_END: Final = Contract("front end", "partition", 3)
+CLIENT: Final = Contract("client", "front end", 4)
+FRONT_END: Final = Contract("front end", "partition", 4)
 OPERATOR: Final = Contract("operator", "partition", 2)
-PARTITION: Final = Contract("partition", "registrar", 3)
-# From this number on, frames of sends have parts, both ways.
-SENDS_MERGED_SINCE: Final = 3
+PARTITION: Final = Contract("partition", "registrar", 4)
 
 
 def number_in(metadata: Metadata) -> int:

@@ -60,6 +60,15 @@ def send_by_key(entity: Entity) -> None:
 
 
 @operation
+def send_on(entity: Entity) -> None:
+    entity.send(ServiceBusMessage("on", application_properties={"kept": 1}))
+    [received] = complete_all(entity.receiver(), 1)
+    entity.send(received)
+    [shown] = entity.receiver().peek_messages()
+    assert (str(shown), shown.application_properties) == ("on", {b"kept": 1})
+
+
+@operation
 def send_twice(entity: Entity) -> None:
     entity.send(*(ServiceBusMessage("x", message_id="id", partition_key="id") for _ in range(2)))
 

@@ -29,7 +29,9 @@ async Task Messages(ServiceBusClient client)
         Check(batch.TryAddMessage(new ServiceBusMessage($"{number}")), "the batch is full");
     await sender.SendMessagesAsync(batch);
 
-    await receiver.CompleteMessageAsync(await Next(receiver));
+    var first = await Next(receiver);
+    await sender.SendMessageAsync(new ServiceBusMessage(first));
+    await receiver.CompleteMessageAsync(first);
     var changes = new Dictionary<string, object> { ["tries"] = 1 };
     await receiver.AbandonMessageAsync(await Next(receiver), changes);
     var again = await Next(receiver);
@@ -40,6 +42,9 @@ async Task Messages(ServiceBusClient client)
     await receiver.CompleteMessageAsync(deferred);
     await receiver.DeadLetterMessageAsync(await Next(receiver), "bad", "It is.");
     await receiver.CompleteMessageAsync(await Next(receiver));
+    var sentOn = await Next(receiver);
+    Check($"{sentOn.Body}" == "0" && sentOn.SequenceNumber == 5, "sent on");
+    await receiver.CompleteMessageAsync(sentOn);
 
     var deadLetters = client.CreateReceiver(
         queue, new ServiceBusReceiverOptions { SubQueue = SubQueue.DeadLetter });

@@ -45,6 +45,7 @@ var operations = map[string]func(*entity){
 	"send_a_batch":                sendABatch,
 	"send_too_much":               sendTooMuch,
 	"send_by_key":                 sendByKey,
+	"send_on":                     sendOn,
 	"send_twice":                  sendTwice,
 	"schedule":                    schedule,
 	"schedule_soon":               scheduleSoon,

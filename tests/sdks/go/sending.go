@@ -44,6 +44,14 @@ func sendByKey(e *entity) {
 	equal(bodies(e.completeAll(e.receiver(nil), 10)), numbers(10))
 }
 
+func sendOn(e *entity) {
+	e.send(&sb.Message{Body: []byte("on"), ApplicationProperties: map[string]any{"kept": int64(1)}})
+	e.send(e.completeAll(e.receiver(nil), 1)[0].Message())
+	shown := must(e.receiver(nil).PeekMessages(e.ctx, 1, nil))
+	equal(string(shown[0].Body), "on")
+	equal(shown[0].ApplicationProperties["kept"], int64(1))
+}
+
 func sendTwice(e *entity) {
 	for range 2 {
 		e.send(&sb.Message{Body: []byte("x"), MessageID: pointer("id"), PartitionKey: pointer("id")})

@@ -47,6 +47,7 @@ final class Main {
                     Map.entry("send_a_batch", Sending::sendABatch),
                     Map.entry("send_too_much", Sending::sendTooMuch),
                     Map.entry("send_by_key", Sending::sendByKey),
+                    Map.entry("send_on", Sending::sendOn),
                     Map.entry("send_twice", Sending::sendTwice),
                     Map.entry("schedule", Sending::schedule),
                     Map.entry("schedule_soon", Sending::scheduleSoon),

@@ -55,6 +55,17 @@ final class Sending {
         Entity.equal(Entity.bodies(found), Entity.numbers(10));
     }
 
+    static void sendOn(Entity entity) {
+        var sent = new ServiceBusMessage("on");
+        sent.getApplicationProperties().put("kept", 1);
+        entity.send(List.of(sent));
+        var received = Entity.completeAll(entity.receiver(), 1).get(0);
+        entity.send(List.of(new ServiceBusMessage(received)));
+        var shown = entity.receiver().peekMessage();
+        Entity.equal(shown.getBody().toString(), "on");
+        Entity.equal(shown.getApplicationProperties().get("kept"), 1);
+    }
+
     static void sendTwice(Entity entity) {
         for (int n = 0; n < 2; n++)
             entity.sender()

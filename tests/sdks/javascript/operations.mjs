@@ -144,6 +144,14 @@ const OPERATIONS = {
     assert.deepEqual(bodies(await completeAll(entity.receiver(), 10)), numbers(10));
   },
 
+  async send_on(entity) {
+    await entity.send({ body: "on", applicationProperties: { kept: 1 } });
+    const [received] = await completeAll(entity.receiver(), 1);
+    await entity.send(received);
+    const [shown] = await entity.receiver().peekMessages(1);
+    assert.deepEqual([shown.body, shown.applicationProperties], ["on", { kept: 1 }]);
+  },
+
   async send_twice(entity) {
     const message = { body: "x", messageId: "id", partitionKey: "id" };
     await entity.send(message, message);

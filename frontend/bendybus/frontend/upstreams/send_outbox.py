@@ -21,8 +21,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.frontend.upstreams.stream import Lane, Later, PatientOutbox, later_on_loop
 from bendybus.internal.v1 import partition_pb2
-from bendybus.wire import contract_versions, frame_forms
-from bendybus.wire.contract_versions import SENDS_MERGED_SINCE, Metadata
+from bendybus.wire import frame_forms
 
 # Nothing waits for a larger frame.
 SMALL_BYTES: Final = 16 * 1024
@@ -44,7 +43,6 @@ class SendOutbox(PatientOutbox[partition_pb2.SendFramesRequest]):
 
     def __init__(self, later: Later = later_on_loop) -> None:
         super().__init__(later)
-        self._merges = False
         self._waiting_bytes = 0
         # Sizes of waiting frames by frame id: protobuf encodes a whole frame to find its size.
         self._sizes: dict[int, int] = {}
@@ -75,8 +73,6 @@ class SendOutbox(PatientOutbox[partition_pb2.SendFramesRequest]):
 
     def take_next(self) -> partition_pb2.SendFramesRequest | None:
         """Return the next frame to write; None when none waits, or all wait for an answer."""
-        if not self._merges:
-            return self.take()
         if self._under_way and not self._enough():
             if self._waiting_bytes:
                 self._limit_wait()
@@ -93,10 +89,6 @@ class SendOutbox(PatientOutbox[partition_pb2.SendFramesRequest]):
             or self.waiting(Lane.WORK) >= frame_forms.PARTS_MAX
             or self.waiting(Lane.FLOW) > 0
         )
-
-    def opened(self, metadata: Metadata) -> None:
-        """Take note of the partition's version as the stream opens."""
-        self._merges = contract_versions.number_in(metadata) >= SENDS_MERGED_SINCE
 
     def answered(self, response: partition_pb2.SendFramesResponse) -> None:
         """Let what waits go when all that is under way is answered."""

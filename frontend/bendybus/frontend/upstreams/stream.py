@@ -28,8 +28,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from bendybus.wire.contract_versions import Metadata
-
 logger = logging.getLogger(__name__)
 
 
@@ -117,9 +115,6 @@ class Outbox(Generic[RequestT]):
     def take_next(self) -> RequestT | None:
         """Return the next frame to write; None when no frame is to be written now."""
         return self.take()
-
-    def opened(self, metadata: Metadata) -> None:
-        """Take note of what the partition says as the stream opens."""
 
     def answered(self, response: Any) -> None:
         """Take note of an answer of the partition."""
@@ -281,7 +276,6 @@ class PartitionStream(Generic[RequestT, AnswerT]):
 
         try:
             await call.wait_for_connection()
-            outbox.opened(await call.initial_metadata())
             self._show(True)
             self.fresh.set()
             writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")

@@ -45,9 +45,8 @@ VERSION_REFUSED: Final = "VersionRefused"
 WARNINGS: Final = {
     ANSWER_NOT_UNDERSTOOD: "the operator cannot parse its answers and ignores it. Check that "
     "spec.image matches the operator's version; the operator's log has the details.",
-    VERSION_REFUSED: "its version and the operator's are more than one minor version apart, and do "
-    "not work together. Set spec.image to a version that is one minor version away at most; the "
-    "operator's log names both.",
+    VERSION_REFUSED: "its version and the operator's are not neighbouring ones, and do not work "
+    "together. Set spec.image to a version next to the operator's; the operator's log names both.",
     WORKER_ENDED: "its answer took more memory than the operator's process for it may use, and "
     "ended that; the bus is read apart from others, after growing pauses. Check that the pod runs "
     "the image of spec.image; the operator's log has the details.",

@@ -46,7 +46,7 @@ class Call:
 class Outbox(AnswerQueue[Frame]):
     """Frames on their way to one stream, made from values by `convert`.
 
-    With `merges`, what waits goes in one frame: for a stream whose reader reads merged frames.
+    With `merges`, frames that wait go in one: those of streams whose frames have parts.
     """
 
     def __init__(

@@ -20,8 +20,8 @@ from bendybus.partition_server.service.hosts import Context, submit
 from bendybus.partition_server.service.pipeline_calls import PipelineCalls
 from bendybus.partition_server.state import answers, commands
 from bendybus.v1 import receiver_pb2
-from bendybus.wire import batch_deletes, contract_versions, frame_forms, statuses
-from bendybus.wire.contract_versions import FRONT_END, SENDS_MERGED_SINCE
+from bendybus.wire import batch_deletes, frame_forms, statuses
+from bendybus.wire.contract_versions import FRONT_END
 
 FrameT = TypeVar("FrameT")
 
@@ -34,10 +34,7 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
     ) -> AsyncIterator[partition_pb2.SendFramesResponse]:
         """Store frames; answers after the commit that holds them."""
         await self._admit(context)
-        number = contract_versions.number_in(context.invocation_metadata())
-        outbox: Outbox[partition_pb2.SendFramesResponse] = Outbox(
-            frames.send_response, merges=number >= SENDS_MERGED_SINCE
-        )
+        outbox: Outbox[partition_pb2.SendFramesResponse] = Outbox(frames.send_response, merges=True)
 
         async def read() -> None:
             async for request in request_iterator:

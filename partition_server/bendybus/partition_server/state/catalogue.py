@@ -285,6 +285,7 @@ class Catalogue:
             updated_at_ms=now.wall_ms,
             manifest_uid=manifest_uid,
             manifest_rules=catalogue_rules.in_manifest(command, None),
+            plain_numbers=count == 1,
         )
 
     def _place(self, name: str, wanted: Description, *, migrated: bool) -> tuple[str, int, int]:
