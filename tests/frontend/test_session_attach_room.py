@@ -1,4 +1,4 @@
-"""What attaching to a session takes of the room for locks."""
+"""A receiver that attaches to a session takes of the room for locks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What one client's frame may do to the streams to partitions that all clients share: nothing."""
+"""No frame of one client ends the streams to partitions that all clients share."""
 
 import pytest
 

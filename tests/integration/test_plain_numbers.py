@@ -52,7 +52,7 @@ def client(bus: Bus) -> Iterator[ServiceBusClient]:
 
 
 def received(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
-    """Return so many messages: one call may return fewer than there are."""
+    """Return a number of messages: one call may return fewer than there are."""
     found: list[ServiceBusReceivedMessage] = []
     while len(found) < count:
         more = receiver.receive_messages(count - len(found), max_wait_time=5)
@@ -242,7 +242,7 @@ def test_the_command_line_shows_numbers_and_takes_them(
 
 
 def shown(bus: Bus, *given: str) -> list[dict[str, Any]]:
-    """Return what a command prints as JSON lines."""
+    """Return the objects that a command prints as JSON lines."""
     done = run(bus, *given)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -56,7 +56,7 @@ class MemoryPartition:
     messages: dict[int, str] = field(default_factory=dict)
     locked: int = 0
     away: bool = False
-    # Of a plain queue.
+    # The queue is plain.
     plain: bool = False
 
     def number(self, counter: int) -> int:

@@ -154,7 +154,7 @@ class Entity:
     auto_deleted: bool = False
     # Of a subscription that has a manifest: the rules are in it, and no client changes them.
     manifest_rules: bool = False
-    # Of a plain entity: its sequence numbers are 1, 2, 3, and name no partition.
+    # A plain entity whose sequence numbers are 1, 2, 3, and name no partition.
     plain_numbers: bool = False
 
     @property

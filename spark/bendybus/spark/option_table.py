@@ -518,7 +518,7 @@ def bad(name: str, value: str, allowed: str) -> OptionError:
 def _named_or_number(name: str, partition: int, number: int) -> int | str:
     if number in _NAMED:
         return _NAMED[number]
-    # Of either form: which one the entity has is known where it is read.
+    # The entity, which has one of two forms of numbers, is not known yet.
     forms = {sequence_number.base_of(partition, plain=plain) for plain in (True, False)}
     if number < 0 or sequence_number.base_below(number) not in forms:
         raise OptionError(

@@ -97,7 +97,7 @@ def test_a_queue_that_is_made_again_in_the_middle_of_a_batch_is_a_loss_or_read_f
     read = len(rows)
     with queue.bus.administration() as administration:
         administration.delete_queue(queue.name)
-    # Of the present form, whichever the former one had.
+    # It has the present form, whichever the former one had.
     queue.create()
     queue.send(["new1", "new2"])
 

@@ -56,8 +56,8 @@ def request(
     )
     # Given to the constructor it would be serialised and parsed.
     frame.batch.CopyFrom(messages)
-    # What a client nested as deep as can be read here could not be read there, one level deeper in
-    # a frame of several, and would end the stream that all clients share.
+    # Fields that are nested as deep as this process can read are one level deeper in a frame of
+    # several: the partition could not read it, and the stream that all clients share would end.
     frame.batch.DiscardUnknownFields()
     return frame
 

@@ -47,7 +47,7 @@ SEND_BYTES_MAX: Final = 64 * 1024 * 1024
 LOOKS_MAX: Final = 10_000
 # For so long a turn begins commands of a kind. One that has begun is decided whole.
 BEGIN_S: Final = 0.05
-# One that names messages takes a place for so many.
+# A look that names messages takes one place for each fifty.
 LOOK_NUMBERS: Final = 50
 # One commit: bounded in commands, locks that are settled or renewed, messages and bytes.
 TAKE_URGENT: Final = 2_000
@@ -63,7 +63,7 @@ ALONE_MESSAGES: Final = TAKE_MESSAGES // 50
 
 Send = Append | Transact | TakeForwarded | SendFenced | GetFence
 _SENDS: Final = (Append, Transact, TakeForwarded, SendFenced, GetFence)
-# What callers ask for one by one, and what is committed alone.
+# Callers ask for these one by one, and each is committed alone.
 _ALONE: Final = (
     CancelScheduled,
     DeleteMessages,
@@ -80,7 +80,7 @@ class Inbox:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         """`clock`: in seconds."""
         self._clock = clock
-        # Of the turn, on the partition's thread only: the kind of commands that it is at, until
+        # The partition's thread alone uses these: the kind of commands that the turn is at, until
         # when it begins them, and those that it did not begin.
         self._kind: _Kind | None = None
         self._until_s = 0.0
@@ -271,7 +271,7 @@ def is_look(command: Command) -> bool:
 
 
 class _Kind(Enum):
-    """What a turn begins for a time of its own."""
+    """Kinds of commands, each of which a turn begins for a time of its own."""
 
     FIRST = auto()
     SEND = auto()

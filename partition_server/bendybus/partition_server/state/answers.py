@@ -191,7 +191,7 @@ class Transacted:
 
 @dataclass(slots=True)
 class Peeked:
-    """What was shown, and the number to go on from (0: nothing after this now)."""
+    """Messages that are shown, and the number to go on from (0: nothing after this now)."""
 
     delivery: Delivery
     next_number: int

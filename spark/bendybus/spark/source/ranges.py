@@ -147,7 +147,7 @@ def advanced(
     gone = {}
     for extent in extents:
         partition = extent.partition
-        # Of a partition that is away, too: only entities in one partition have other numbers.
+        # A partition that is away has one, too: only entities in one partition have other numbers.
         numbers.setdefault(partition, base_of(partition, plain=len(extents) == 1))
         if partition in ends and not extent.unavailable:
             numbers[partition] = ends[partition]

@@ -195,8 +195,8 @@ CBS_BYTES_MAX: Final = 128 * KB
 MANAGEMENT_REQUEST_BYTES: Final = 4 * KB
 REPLY_BYTES: Final = 256
 TOKENS_A_FRAME: Final = 50
-# A repeat of a settlement of more than these few counts for so many locks at least: a partition
-# looks for them in up to 65,000 that the receiver settled.
+# A repeated settlement of more than REPEATED_FEW locks counts as REPEATED_TOKENS at least: a
+# partition looks for them in up to 65,000 that the receiver settled.
 REPEATED_FEW: Final = 16
 REPEATED_TOKENS: Final = 5_000
 # Charges for a response of administration: for an entry, and for a page of entries.
