@@ -267,7 +267,7 @@ class Inbox:
 
 def is_look(command: Command) -> bool:
     """Whether a command reads many rows, or is one that is committed alone."""
-    return isinstance(command, _ALONE) or COMMANDS[type(command)].phase is Phase.LOOK
+    return _KINDS.get(type(command)) is _Kind.LOOK
 
 
 class _Kind(Enum):
@@ -297,7 +297,7 @@ def _before(lines: dict[str, Line], others: dict[str, Line]) -> dict[str, Line]:
 
 def comes_alone(command: Command) -> bool:
     """Whether a command waits in a line of its entity."""
-    return isinstance(command, _SENDS) or is_look(command)
+    return type(command) in _KINDS
 
 
 def _renews(command: Command) -> bool:

@@ -236,27 +236,20 @@ class Catalogue:
     def accept(self, entry: Entity) -> bool:
         """Whether an entry of the registrar is news here.
 
-        Raises PartitioningImmutable when it would change how a known entity is spread.
+        Raises PartitioningImmutable when it would change how a known entity is spread or numbered.
         """
         entities.check_entry(entry)
         current = self._by_key.get(entry.key)
         if current is None:
             return True
-        if (
-            current.uid == entry.uid
-            and not entry.deleted
-            and current.partition_count != entry.partition_count
-        ):
+        same = current.uid == entry.uid and not entry.deleted
+        if same and current.partition_count != entry.partition_count:
             raise errors.PartitioningImmutable(
                 f"{entry.title} has {current.partition_count} partition(s) in the file of "
                 f"partition {self._fingerprint.partition}, not {entry.partition_count}.",
                 metadata={"entity": entry.name},
             )
-        if (
-            current.uid == entry.uid
-            and not entry.deleted
-            and current.plain_numbers != entry.plain_numbers
-        ):
+        if same and current.plain_numbers != entry.plain_numbers:
             # Its messages would change their numbers at the next start.
             raise errors.PartitioningImmutable(
                 f"the sequence numbers of {entry.title} have another form in the file of partition "

@@ -38,13 +38,13 @@ WAL_PAGES_MAX: Final = 1_000
 # Of all tables; and the last version that converts files of earlier formats.
 FORMAT: Final = 12
 CONVERTED_BY: Final = "0.7.0"
+# The first programs that know entities whose sequence numbers name no partition.
+PLAIN_NUMBERS_VERSION: Final = 6
 # Of what is serialised in columns: the entries of the catalogue, the outcomes of producers.
-ENTRY_VERSION: Final = 6
+ENTRY_VERSION: Final = max(entity_settings.VERSION, PLAIN_NUMBERS_VERSION)
 # Programs of this version write all settings that they know; a later setting is left out where it
 # has its default, so that they can read the entry.
 COMPLETE_ENTRY_VERSION: Final = 3
-# The first programs that know entities whose sequence numbers name no partition.
-PLAIN_NUMBERS_VERSION: Final = 6
 OUTCOME_VERSION: Final = 1
 _NO_RULES: Final = '"rules": null'
 
