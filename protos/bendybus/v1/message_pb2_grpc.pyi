@@ -4,8 +4,8 @@ isort:skip_file
 The messages of the bus, as applications see them and as streams carry them.
 
 Both ends of a stream of this contract say its number: `bendybus-contract` in the metadata of the
-call, and in the initial metadata. It is 2 in this version. Ends whose numbers differ by more than
-one do not work together: the call ends with FAILED_PRECONDITION.
+call, and in the initial metadata. Ends whose numbers differ by more than one do not work together:
+the call ends with FAILED_PRECONDITION.
 """
 
 from collections import abc as _abc

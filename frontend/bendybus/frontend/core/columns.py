@@ -3,9 +3,9 @@
 What carries messages and properties through the core, opaque to all other modules, is named here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import add
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from bendybus.domain import bounds, errors, limits, lock_token, message_format
 from bendybus.domain.errors import BusError
@@ -34,6 +34,69 @@ _NOTHING: Final[Mapping[str, object]] = {
     "formats": message_format.WHOLE,
 }
 _NESTED: Final = ("list_value", "map_value")
+
+
+class SentRow(NamedTuple):
+    """A message that a client sends, before it is in columns. Times in ms; 0 and None: not set."""
+
+    body: bytes
+    # Its properties; b"": it has none.
+    head: bytes
+    message_id: str | None
+    partition_key: str
+    session_id: str | None
+    time_to_live_ms: int
+    scheduled_enqueue_time_ms: int
+
+
+def from_rows(rows: Sequence[SentRow], new_id: Callable[[], str]) -> MessageBatch:
+    """Return messages in columns; one whose values are all defaults is left empty.
+
+    `new_id`: returns an id for each message without one.
+    """
+    if not rows:
+        return MessageBatch()
+    bodies, heads, ids, keys, sessions, lives, due = zip(*rows, strict=True)
+    batch = MessageBatch(messages=bodies)
+    if any(heads):
+        batch.heads.extend(heads)
+        batch.formats.extend(
+            [message_format.SPLIT if head else message_format.WHOLE for head in heads]
+        )
+    batch.message_ids.extend([new_id() if id_ is None else id_ for id_ in ids])
+    if any(keys):
+        batch.partition_keys.extend(keys)
+    present = [session is not None for session in sessions]
+    if any(present):
+        batch.session_ids.extend([session or "" for session in sessions])
+        if not all(present):
+            batch.session_present.extend(present)
+    if any(lives):
+        batch.time_to_live_ms.extend(lives)
+    if any(due):
+        batch.scheduled_enqueue_time_ms.extend(due)
+    return batch
+
+
+def check_head(head: message_pb2.Message, size_bytes: int) -> None:
+    """Raise MessageSizeExceeded for properties that are too large, each or together."""
+    if size_bytes > limits.HEADER_BYTES_MAX:
+        raise _too_large("all properties together", size_bytes, limits.HEADER_BYTES_MAX)
+    for what, entries in (
+        ("application-properties", head.application_properties),
+        ("message-annotations", head.annotations),
+    ):
+        for name, value in entries.items():
+            if value.ByteSize() > limits.PROPERTY_BYTES_MAX:
+                raise _too_large(
+                    f"{what}[{name!r:.80}]", value.ByteSize(), limits.PROPERTY_BYTES_MAX
+                )
+
+
+def _too_large(what: str, size: int, most: int) -> BusError:
+    return errors.MessageSizeExceeded(
+        f"{what}: must be at most {most} bytes (got {size}); put large values into the body."
+    )
 
 
 def check_properties(properties: message_pb2.ValueMap) -> None:

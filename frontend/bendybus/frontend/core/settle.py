@@ -45,6 +45,9 @@ class SettleRequest:
     session_token: bytes = b""
     # Of an abandon: how long the messages are not received; 0: at once.
     delay_ms: int = 0
+    # Tokens of another sub-queue, or of a message with another id, are lost; 0 and "": of any.
+    sub_queue: int = 0
+    message_id: str = ""
 
 
 @dataclass(slots=True)
@@ -303,6 +306,8 @@ def _frame(
         repeat=request.repeat,
         session_token=request.session_token,
         delay_ms=request.delay_ms,
+        sub_queue=request.sub_queue,
+        message_id=request.message_id,
     )
 
 

@@ -243,6 +243,8 @@ def settle(
     repeat: bool,
     session_token: bytes = b"",
     delay_ms: int = 0,
+    sub_queue: int = 0,
+    message_id: str = "",
 ) -> Frame:
     """Return the frame that settles messages, or renews their locks."""
     return Frame(
@@ -259,6 +261,8 @@ def settle(
             repeat=repeat,
             session_token=session_token,
             delay_ms=delay_ms,
+            sub_queue=sub_queue,
+            message_id=message_id,
         ),
     )
 

@@ -57,6 +57,8 @@ def settle(turn: Turn, command: Settle) -> Settled | None:
     )
     if command.delay_ms:
         delays.check(command)
+    if command.sub_queue and _is_elsewhere(turn, command):
+        return refused(command, locks.lost())
     if command.disposition is Disposition.COMPLETE:
         # Frees pages and writes none, so that the size of messages does not matter.
         count, lost = _complete(turn, command.tokens, command.entity_uid)
@@ -200,6 +202,21 @@ def _go_on(turn: Turn, unsettled: Unsettled, *, least: int = 0) -> Settled | Non
     if not unsettled.waiting:
         _keep(turn, rest.tokens[done * size :], rest.entity_uid)
     return turn.partition.unfinished.stop(turn.stage, unsettled, start + done, failures)
+
+
+def _is_elsewhere(turn: Turn, command: Settle) -> bool:
+    """Whether a lock is not of the sub-queue, or not of the message, that the caller names."""
+    found = locks.find(turn.partition, command.tokens, turn.now, command.entity_uid)
+    for queue, counter, lock in found:
+        if lock is None:
+            continue
+        if queue.state.sub_queue != command.sub_queue:
+            return True
+        if command.message_id:
+            envelope = turn.partition.store.envelope(row_id(queue.slot, counter))
+            if envelope is None or envelope.row.message_id != command.message_id:
+                return True
+    return False
 
 
 def _keep(turn: Turn, tokens: bytes, entity_uid: str) -> None:

@@ -74,6 +74,8 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Stream) -> Com
             settle.repeat,
             settle.session_token,
             settle.delay_ms,
+            settle.sub_queue,
+            settle.message_id,
         )
     return _session_command(kind, request, stream)
 

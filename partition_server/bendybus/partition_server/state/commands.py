@@ -206,6 +206,9 @@ class Settle(OfStream):
     repeat: bool = False  # its tokens were in a frame before whose outcome it does not know
     session_token: bytes = b""  # says whether a lock was lost with its session; b"": not told
     delay_ms: int = 0  # of an abandon: how long the message is not received; 0: at once
+    # Tokens of another sub-queue, or of a message with another id, are lost; 0 and "": of any.
+    sub_queue: int = 0
+    message_id: str = ""
 
 
 @dataclass(slots=True)

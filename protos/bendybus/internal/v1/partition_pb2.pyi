@@ -308,7 +308,7 @@ class Release(_message.Message):
     def __init__(self, lock_tokens: _Optional[bytes] = ...) -> None: ...
 
 class Settle(_message.Message):
-    __slots__ = ("settle_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "entity_uid", "settler_id", "repeat", "session_token", "delay_ms")
+    __slots__ = ("settle_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "entity_uid", "settler_id", "repeat", "session_token", "delay_ms", "sub_queue", "message_id")
     SETTLE_ID_FIELD_NUMBER: _ClassVar[int]
     DISPOSITION_FIELD_NUMBER: _ClassVar[int]
     LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -320,6 +320,8 @@ class Settle(_message.Message):
     REPEAT_FIELD_NUMBER: _ClassVar[int]
     SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    SUB_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     settle_id: int
     disposition: _receiver_pb2.Disposition
     lock_tokens: bytes
@@ -331,7 +333,9 @@ class Settle(_message.Message):
     repeat: bool
     session_token: bytes
     delay_ms: int
-    def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., entity_uid: _Optional[str] = ..., settler_id: _Optional[bytes] = ..., repeat: bool = ..., session_token: _Optional[bytes] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    sub_queue: int
+    message_id: str
+    def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., entity_uid: _Optional[str] = ..., settler_id: _Optional[bytes] = ..., repeat: bool = ..., session_token: _Optional[bytes] = ..., delay_ms: _Optional[int] = ..., sub_queue: _Optional[int] = ..., message_id: _Optional[str] = ...) -> None: ...
 
 class DeliverFramesResponse(_message.Message):
     __slots__ = ("reserved", "delivered", "settled", "withdrawn", "ask_refused", "session_offered", "session_result", "recalled", "moving", "further")

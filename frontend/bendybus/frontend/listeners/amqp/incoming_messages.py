@@ -17,13 +17,13 @@ Service Bus does: they, and what no field can hold, go into the head's escapes. 
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bendybus.amqp import sections, values
 from bendybus.amqp.errors import DecodeError, FieldError, TooManyError
 from bendybus.amqp.sections import Header, Map, Properties
 from bendybus.amqp.values import Symbol
-from bendybus.domain import bounds, limits, message_format
+from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument, MessageSizeExceeded
 from bendybus.frontend.core import columns
 from bendybus.frontend.listeners.amqp import amqp_values, annotations, escapes
@@ -48,7 +48,7 @@ class Columns:
     __slots__ = ("_rows",)
 
     def __init__(self) -> None:
-        self._rows: list[_Row] = []
+        self._rows: list[columns.SentRow] = []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -90,28 +90,7 @@ class Columns:
 
         `new_id`: returns an id for each message without one.
         """
-        if not self._rows:
-            return message_pb2.MessageBatch()
-        bodies, heads, ids, keys, sessions, lives, due = zip(*self._rows, strict=True)
-        batch = message_pb2.MessageBatch(messages=bodies)
-        if any(heads):
-            batch.heads.extend(heads)
-            batch.formats.extend(
-                [message_format.SPLIT if head else message_format.WHOLE for head in heads]
-            )
-        batch.message_ids.extend([new_id() if id_ is None else id_ for id_ in ids])
-        if any(keys):
-            batch.partition_keys.extend(keys)
-        present = [session is not None for session in sessions]
-        if any(present):
-            batch.session_ids.extend([session or "" for session in sessions])
-            if not all(present):
-                batch.session_present.extend(present)
-        if any(lives):
-            batch.time_to_live_ms.extend(lives)
-        if any(due):
-            batch.scheduled_enqueue_time_ms.extend(due)
-        return batch
+        return columns.from_rows(self._rows, new_id)
 
 
 def changed_properties(entries: Map | None) -> columns.Properties:
@@ -162,19 +141,7 @@ def dead_letter_text(given: object) -> str:
     return str(given or "")[: limits.DEAD_LETTER_TEXT_CHARS_MAX]
 
 
-class _Row(NamedTuple):
-    """A message in columns."""
-
-    body: bytes
-    head: bytes
-    message_id: str | None
-    partition_key: str
-    session_id: str | None
-    time_to_live_ms: int
-    scheduled_enqueue_time_ms: int
-
-
-def _row(message: sections.Message) -> _Row:
+def _row(message: sections.Message) -> columns.SentRow:
     head = message_pb2.Message()
     kept: dict[str, Any] = {}
     header, properties = message.header, message.properties
@@ -207,8 +174,8 @@ def _row(message: sections.Message) -> _Row:
         head.amqp_escapes = escapes.encode(kept)
     head_bytes = head.SerializeToString()
     if len(head_bytes) + footer_bytes > limits.PROPERTY_BYTES_MAX:
-        _check_sizes(head, len(head_bytes) + footer_bytes)
-    return _Row(
+        columns.check_head(head, len(head_bytes) + footer_bytes)
+    return columns.SentRow(
         body.SerializeToString(),
         head_bytes,
         message_id,
@@ -357,23 +324,3 @@ def _body(message: sections.Message) -> message_pb2.Message:
     else:
         amqp_values.fill(body.value, message.value)
     return body
-
-
-def _check_sizes(head: message_pb2.Message, size: int) -> None:
-    if size > limits.HEADER_BYTES_MAX:
-        raise _too_large("all properties together", size, limits.HEADER_BYTES_MAX)
-    for what, entries in (
-        (escapes.PROPERTIES.entries, head.application_properties),
-        (escapes.ANNOTATIONS.entries, head.annotations),
-    ):
-        for name, value in entries.items():
-            if value.ByteSize() > limits.PROPERTY_BYTES_MAX:
-                raise _too_large(
-                    f"{what}[{name!r:.80}]", value.ByteSize(), limits.PROPERTY_BYTES_MAX
-                )
-
-
-def _too_large(what: str, size: int, most: int) -> MessageSizeExceeded:
-    return MessageSizeExceeded(
-        f"{what}: must be at most {most} bytes (got {size}); put large values into the body."
-    )
