@@ -13,6 +13,7 @@ from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.amqp.client_connection import Times
 from bendybus.frontend.listeners.amqp.listener import AmqpListener
 from bendybus.frontend.listeners.web.administration import Administration
+from bendybus.frontend.listeners.web.messages import Messages
 from bendybus.frontend.listeners.web.server import HttpServer
 from bendybus.frontend.security.authenticator import Authenticator
 from bendybus.frontend.security.policy_file import PolicyFile
@@ -86,6 +87,7 @@ class Listening:
             self.listener.admit,
             front_end.ready,
             Administration(front_end, authenticator),
+            Messages(front_end, authenticator),
             front_end.quota.turns,
             connections_max=self._options["connections_max"],
             request_s=self.listener.times.open_s,

@@ -84,7 +84,7 @@ def check_head(head: message_pb2.Message, size_bytes: int) -> None:
         raise _too_large("all properties together", size_bytes, limits.HEADER_BYTES_MAX)
     for what, entries in (
         ("application-properties", head.application_properties),
-        ("message-annotations", head.annotations),
+        ("annotations", head.annotations),
     ):
         for name, value in entries.items():
             if value.ByteSize() > limits.PROPERTY_BYTES_MAX:

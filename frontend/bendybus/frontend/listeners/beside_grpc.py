@@ -100,6 +100,7 @@ class BesideGrpc:
     async def _http(self, amqp: "AmqpListener") -> "HttpServer":
         # Imported only when used: aiohttp is larger than all the rest.
         from bendybus.frontend.listeners.web.administration import Administration
+        from bendybus.frontend.listeners.web.messages import Messages
         from bendybus.frontend.listeners.web.server import HttpServer
 
         names = web_origin.given_names(self._settings.host_names)
@@ -107,6 +108,7 @@ class BesideGrpc:
             amqp.admit,
             self._front_end.ready,
             Administration(self._front_end, self._authenticator),
+            Messages(self._front_end, self._authenticator),
             self._front_end.quota.turns,
             connections_max=self._settings.max_connections,
             request_s=amqp.times.first_s,

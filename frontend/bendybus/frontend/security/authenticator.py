@@ -30,6 +30,7 @@ class Operation(StrEnum):
     CANCEL_SCHEDULED = "cancel-scheduled"
     RECEIVE = "receive"
     SETTLE = "settle"
+    SETTLE_OF_ENTITY = "settle-of-entity"
     RECEIVE_DEFERRED = "receive-deferred"
     RENEW_SESSION = "renew-session"
     GET_SESSION_STATE = "get-session-state"
@@ -65,6 +66,8 @@ RULES: Final[dict[Operation, Rule]] = {
     Operation.RECEIVE: Rule(Right.LISTEN),
     # Lock tokens do not name their entity; an open receiver does, and was checked.
     Operation.SETTLE: Rule(Right.LISTEN, whole_namespace=True),
+    # The path of a request over HTTP does.
+    Operation.SETTLE_OF_ENTITY: Rule(Right.LISTEN),
     Operation.RECEIVE_DEFERRED: Rule(Right.LISTEN),
     Operation.RENEW_SESSION: Rule(Right.LISTEN),
     Operation.GET_SESSION_STATE: Rule(Right.LISTEN),

@@ -158,6 +158,8 @@ SETTLES_MAX: Final = 256
 # Answers that the client of a stream has not read.
 SENDER_ANSWERS_MAX: Final = 512
 RECEIVER_ANSWERS_MAX: Final = 2_048
+# Receivers that a connection of HTTP keeps: one for each key, entity, sub-queue and mode.
+HTTP_RECEIVERS_MAX: Final = 8
 # Credits of one receiver.
 CREDITS_MAX: Final = 1_000
 # Requests of a management link. Half of what fits into the queue of a partition, which refuses more

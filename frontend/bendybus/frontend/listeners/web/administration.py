@@ -8,8 +8,7 @@ Python, JavaScript, Java and Go send and expect.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -31,9 +30,8 @@ from bendybus.frontend.core.quota.bounds import (
     ENTRIES_A_TURN,
     ENTRY_BYTES,
     FEED_BYTES,
-    HTTP_ROOM_S,
 )
-from bendybus.frontend.core.quota.room import Holder, Room
+from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.listeners.web import (
     atom,
     entity_documents,
@@ -109,20 +107,16 @@ class Administration:
         """
         quota = self._front_end.quota
         holder = Holder(asked.request.protocol, asked.caller.policy)
-        if not quota.calls.take(holder, 1):
-            raise errors.ServerBusy("too many calls are under way; retry.", retry_after_ms=1_000)
-        try:
+        with requests.call(quota, holder):
             async with (
-                _room(quota.requests, holder, BODY_BYTES_MAX if route.has_body else 0),
-                _room(quota.answers, holder, route.answer_bytes),
+                requests.room(quota.requests, holder, BODY_BYTES_MAX if route.has_body else 0),
+                requests.room(quota.answers, holder, route.answer_bytes),
             ):
                 body = await requests.read_body(asked.request) if route.has_body else b""
                 answer = await route.handle(self, replace(asked, body=body))
                 if answer.body is None:
                     return answer
                 return await requests.write(asked.request, answer)
-        finally:
-            quota.calls.give(holder, 1)
 
     # Entities
 
@@ -396,24 +390,6 @@ ROUTES: Final[Mapping[tuple[ResourceKind, str], Route]] = {
     (ResourceKind.RULE, UPDATE): Route(_ON.UPDATE_ENTITY, Administration.put_rule, has_body=True),
     (ResourceKind.RULE, DELETE): Route(_ON.UPDATE_ENTITY, Administration.delete_rule),
 }
-
-
-@contextlib.asynccontextmanager
-async def _room(room: Room, holder: Holder, size_bytes: int) -> AsyncIterator[None]:
-    """Hold room for bytes; wait for it. Raises ServerBusy."""
-    try:
-        async with asyncio.timeout(HTTP_ROOM_S):
-            await room.wait(holder, size_bytes)
-    except TimeoutError:
-        raise errors.ServerBusy(
-            "the memory for requests and unread responses of this connection, of this policy or of "
-            "the front end is full; retry.",
-            retry_after_ms=1_000,
-        ) from None
-    try:
-        yield
-    finally:
-        room.give(holder, size_bytes)
 
 
 def _routed(request: web.Request) -> tuple[Resource, Route]:

@@ -1,12 +1,23 @@
 """The one table of errors for HTTP: domain error → status and sub-code of the service.
 
-SDKs decide by the status whether to retry, and by some sub-codes which error it is.
+SDKs decide by the status whether to retry, and by some sub-codes which error it is. Administration
+and messages have a column each, since the service answers some errors differently: a missing entity
+is 404 to administrators, and 410 to those who send to it or receive from it, for whom 404 is a lock
+or a message. Source: Service Bus, "Send message", "Unlock message".
 """
 
+from enum import Enum
 from typing import Final, NamedTuple
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
+
+
+class About(Enum):
+    """What a request is about."""
+
+    ADMINISTRATION = "administration"
+    MESSAGES = "messages"
 
 
 class Status(NamedTuple):
@@ -54,8 +65,21 @@ STATUSES: Final[dict[type[BusError], Status]] = {
     errors.Unauthenticated: _NOT_ALLOWED,
     errors.Unauthorized: _NOT_ALLOWED,
 }
+# Where messages have another one.
+_GONE: Final = Status(410, 41000)
+_NO_LOCK: Final = Status(404, 40402)
+OF_MESSAGES: Final[dict[type[BusError], Status]] = {
+    errors.EntityNotFound: _GONE,
+    errors.EntityOrphaned: _GONE,
+    errors.EntityDisabled: Status(403, 40301),
+    errors.MessageLockLost: _NO_LOCK,
+    errors.SessionLockLost: _NO_LOCK,
+    errors.MessageSizeExceeded: Status(403, 40302),
+}
 
 
-def of(error: BusError) -> Status:
+def of(error: BusError, about: About = About.ADMINISTRATION) -> Status:
     """Return the status of an error; a room may derive errors, which are told as their base."""
-    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
+    kind = next(kind for kind in type(error).__mro__ if kind in STATUSES)
+    found = OF_MESSAGES.get(kind) if about is About.MESSAGES else None
+    return found or STATUSES[kind]

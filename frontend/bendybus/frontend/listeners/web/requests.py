@@ -1,9 +1,11 @@
-"""Requests and responses of administration: from aiohttp, and to it."""
+"""Requests and responses of HTTP: from aiohttp, and to it."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -11,8 +13,16 @@ from aiohttp import web
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError, InvalidArgument
-from bendybus.frontend.core.quota.bounds import BODY_BYTES_MAX, BODY_S
+from bendybus.frontend.core.quota.bounds import (
+    BODY_BYTES_MAX,
+    BODY_S,
+    HTTP_ROOM_S,
+    REQUEST_S_PER_MB,
+)
+from bendybus.frontend.core.quota.quota import Quota
+from bendybus.frontend.core.quota.room import Holder, Room
 from bendybus.frontend.listeners.web import atom, http_statuses
+from bendybus.frontend.listeners.web.http_statuses import About
 from bendybus.frontend.listeners.web.resources import Resource, ResourceKind
 from bendybus.frontend.security.authenticator import Caller
 
@@ -27,6 +37,7 @@ _CHOOSING: Final = ("$filter", "$orderby")
 # What is written of a response before the client must take some of it.
 _PIECE_BYTES: Final = 32 * limits.KB
 _IDENTITY: Final = "identity"
+_CONTINUE: Final = "100-continue"
 _BEARER: Final = "bearer "
 _TITLES: Final = {
     ResourceKind.QUEUES: "Queues",
@@ -74,24 +85,110 @@ def token_of(header: str | None) -> str:
     return found[len(_BEARER) :].strip() if found.lower().startswith(_BEARER) else found
 
 
-async def read_body(request: web.Request) -> bytes:
-    """Return the body. Raises InvalidArgument, MessageSizeExceeded, ServiceTimeout."""
+@contextlib.contextmanager
+def call(quota: Quota, holder: Holder) -> Iterator[None]:
+    """Count a request as a call under way. Raises ServerBusy."""
+    if not quota.calls.take(holder, 1):
+        raise errors.ServerBusy("too many calls are under way; retry.", retry_after_ms=1_000)
+    try:
+        yield
+    finally:
+        quota.calls.give(holder, 1)
+
+
+@contextlib.asynccontextmanager
+async def room(of: Room, holder: Holder, size_bytes: int) -> AsyncIterator[None]:
+    """Hold room for bytes; wait for it. Raises ServerBusy."""
+    try:
+        async with asyncio.timeout(HTTP_ROOM_S):
+            await of.wait(holder, size_bytes)
+    except TimeoutError:
+        raise _full() from None
+    try:
+        yield
+    finally:
+        of.give(holder, size_bytes)
+
+
+class Counted:
+    """Room for bytes that come piece by piece; given back at the end of the block."""
+
+    def __init__(self, of: Room, holder: Holder) -> None:
+        self._of = of
+        self._holder = holder
+        self._taken = 0
+
+    def __enter__(self) -> "Counted":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._taken:
+            self._of.give(self._holder, self._taken)
+
+    def take(self, size_bytes: int) -> None:
+        """Take room for a piece. Raises ServerBusy."""
+        if not self._of.take(self._holder, size_bytes):
+            raise _full()
+        self._taken += size_bytes
+
+
+def _full() -> BusError:
+    return errors.ServerBusy(
+        "the memory for requests and unread responses of this connection, of this policy or of "
+        "the front end is full; retry.",
+        retry_after_ms=1_000,
+    )
+
+
+async def read_body(
+    request: web.Request,
+    bytes_max: int = BODY_BYTES_MAX,
+    take: Callable[[int], None] = lambda size_bytes: None,
+) -> bytes:
+    """Return the body. Raises InvalidArgument, MessageSizeExceeded, ServiceTimeout, and `take`'s.
+
+    `take` is called with the size of each piece. The larger the body may be, the longer it may
+    take. A client that waits to be asked for it is asked here.
+    """
     if request.headers.get("Content-Encoding", _IDENTITY).lower() != _IDENTITY:
         raise InvalidArgument("Content-Encoding", "compressed bodies are not accepted.")
+    size_bytes = request.content_length or 0
+    if size_bytes > bytes_max:
+        raise _too_large(bytes_max)
     found = bytearray()
+    time_s = BODY_S + (size_bytes or bytes_max) / limits.MB * REQUEST_S_PER_MB
     try:
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(time_s):
+            await go_on(request)
             async for data in request.content.iter_any():
+                take(len(data))
                 found += data
-                if len(found) > BODY_BYTES_MAX:
-                    raise errors.MessageSizeExceeded(
-                        f"the body must be at most {BODY_BYTES_MAX} bytes."
-                    )
+                if len(found) > bytes_max:
+                    raise _too_large(bytes_max)
     except TimeoutError:
-        raise errors.ServiceTimeout(f"the body was not received within {BODY_S:.0f} s.") from None
+        raise errors.ServiceTimeout(f"the body was not received within {time_s:.0f} s.") from None
     except web.RequestPayloadError:
         raise InvalidArgument("body", "ended too early.") from None
     return bytes(found)
+
+
+async def go_on(request: web.Request) -> None:
+    """Ask for the body, if the client waits for that (`Expect: 100-continue`)."""
+    if request.headers.get("Expect", "").lower() == _CONTINUE and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+async def expects(request: web.Request) -> web.StreamResponse | None:
+    """Leave an expectation to who reads the body: it is known then who sends it."""
+    if request.headers.get("Expect", "").lower() != _CONTINUE:
+        return http_error_response(
+            HTTPStatus.EXPECTATION_FAILED, "the header Expect must be 100-continue."
+        )
+    return None
+
+
+def _too_large(bytes_max: int) -> BusError:
+    return errors.MessageSizeExceeded(f"the body must be at most {bytes_max} bytes.")
 
 
 def page_of(asked: Asked) -> tuple[int, int]:
@@ -180,9 +277,9 @@ async def write(request: web.Request, response: web.Response) -> web.StreamRespo
     return made
 
 
-def error_response(error: BusError) -> web.Response:
+def error_response(error: BusError, about: About = About.ADMINISTRATION) -> web.Response:
     """Return the response for an error."""
-    status, sub_code = http_statuses.of(error)
+    status, sub_code = http_statuses.of(error, about)
     response = _error_response(status, sub_code, error.message)
     if error.retry_after_ms:
         response.headers["Retry-After"] = str(max(1, round(error.retry_after_ms / 1_000)))

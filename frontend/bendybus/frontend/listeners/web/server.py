@@ -3,6 +3,7 @@
     GET /                              what is served here; with a token, as all others
     GET /health                        200 or 503, with a JSON object; with a token, as all others
     GET /$servicebus/websocket         AMQP over WebSockets
+    POST /ENTITY/messages, …           messages; see `message_paths`
     …                                  administration; see `administration`
 
 Source: the health page is the emulator's.
@@ -12,10 +13,11 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from aiohttp import web
 
+from bendybus.domain.steps import Steps
 from bendybus.frontend.core.quota.bounds import (
     KEEP_ALIVE_S,
     UNHEARD_BYTES_MAX,
@@ -26,8 +28,9 @@ from bendybus.frontend.core.quota.bounds import (
 from bendybus.frontend.core.quota.doors import Doors
 from bendybus.frontend.core.quota.turns import Reading, Turns
 from bendybus.frontend.listeners.accepting import TlsPort
-from bendybus.frontend.listeners.web import requests, websockets
+from bendybus.frontend.listeners.web import message_paths, requests, websockets
 from bendybus.frontend.listeners.web.administration import Administration
+from bendybus.frontend.listeners.web.messages import Messages
 from bendybus.frontend.listeners.web.websockets import Admit
 from bendybus.wire import web_origin
 
@@ -37,6 +40,7 @@ This is Bendybus, a service bus with the behaviour of Azure Service Bus.
 
   {HEALTH:26}is the bus healthy?
   {"/$servicebus/websocket":26}AMQP 1.0 over WebSockets, for clients of official SDKs
+  /QUEUE/messages, ...      messages over HTTP; it needs a token
   /QUEUE, /TOPIC, ...       administration, for ServiceBusAdministrationClient; it needs a token
 
 Clients connect with a connection string: docs/how-to/use-the-azure-sdk.md says how.
@@ -56,6 +60,7 @@ _NOT_HTTP: Final = (
     "the request is not valid HTTP/1.1: it is malformed, it lacks the header Host, or its URL or a "
     "header is longer than 8190 bytes."
 )
+T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -102,9 +107,10 @@ class Guard(asyncio.Protocol):
         self._answering = False
         # Whether the client has presented a valid token in this request.
         self.is_known = False
-        # Set while the connection carries AMQP: called when output is written, and at the end.
+        # Set while the connection carries AMQP: called when output is written.
         self.written: Callable[[], None] | None = None
-        self.lost: Callable[[], None] | None = None
+        # Called at the end of the connection.
+        self.at_end: list[Callable[[], None]] = []
         # Called with the number of bytes that came; False: there is no room for them.
         self.arrived: Callable[[int], bool] | None = None
 
@@ -167,6 +173,10 @@ class Guard(asyncio.Protocol):
         """Begin a turn for what a request makes the loop do."""
         await self._reading.own_turn()
 
+    async def do(self, steps: Steps[T]) -> T:
+        """Do work of a request in steps, in turns of its connection; return its result."""
+        return await self._reading.do(steps)
+
     def pause_reading(self) -> None:
         """Read nothing more until `resume_reading`."""
         if self._transport is not None and not self._transport.is_closing():
@@ -220,8 +230,9 @@ class Guard(asyncio.Protocol):
         self._taken()
         self._server.forget(self._handler)
         self._handler.connection_lost(exc)
-        if self.lost is not None:
-            self.lost()
+        at_end, self.at_end = self.at_end, []
+        for each in at_end:
+            each()
 
     def _taken(self) -> None:
         if self._untaken is not None:
@@ -296,6 +307,7 @@ class HttpServer:
         admit: Admit,
         healthy: Callable[[], bool],
         administration: Administration,
+        messages: Messages,
         turns: Turns,
         *,
         connections_max: int,
@@ -308,6 +320,7 @@ class HttpServer:
         self._admit = admit
         self._healthy = healthy
         self._administration = administration
+        self._messages = messages
         self._connections_max = connections_max
         self.doors: Doors[Guard] = Doors(connections_max)
         self._guards: dict[web.RequestHandler, Guard] = {}
@@ -359,7 +372,8 @@ class HttpServer:
             self.doors.leave(guard)
 
     def stop_listening(self) -> None:
-        """Accept no more connections."""
+        """Accept no more connections, and let no request wait for messages."""
+        self._messages.stop()
         for port in self._ports:
             port.close()
 
@@ -372,7 +386,7 @@ class HttpServer:
         made.router.add_get("/", self._welcome)
         made.router.add_get(HEALTH, self._health)
         made.router.add_get(websockets.ROUTE, self._websocket)
-        made.router.add_route("*", r"/{_:[\s\S]*}", self._administer)
+        made.router.add_route("*", r"/{_:[\s\S]*}", self._serve, expect_handler=requests.expects)
         made.on_response_prepare.append(_named)
         return made
 
@@ -410,10 +424,14 @@ class HttpServer:
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
         return await websockets.serve(request, self._admit, self._guard(request))
 
-    async def _administer(self, request: web.Request) -> web.StreamResponse:
-        guard = self._guard(request)
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        path = message_paths.parse(request.method, request.rel_url.raw_path)
+        if path is not None:
+            return await self._messages.handle(request, path, self._guard(request))
+        return await self._administer(request)
 
-        return await self._administration.handle(request, guard.known)
+    async def _administer(self, request: web.Request) -> web.StreamResponse:
+        return await self._administration.handle(request, self._guard(request).known)
 
     def _guard(self, request: web.Request) -> Guard:
         # One that was closed meanwhile guards nothing.

@@ -33,7 +33,7 @@ class Line(Protocol):
     """The TCP connection of a WebSocket; reports when it is written or lost."""
 
     written: Callable[[], None] | None
-    lost: Callable[[], None] | None
+    at_end: list[Callable[[], None]]
     arrived: Callable[[int], bool] | None
 
     def known(self, policy: str) -> None:
@@ -93,7 +93,8 @@ class WebSocketWire:
         """Carry a connection until either side ends it."""
         self._connection = connection = admit(self)
         if connection is not None:
-            line.written, line.lost = self.line_written, self.lost
+            line.written = self.line_written
+            line.at_end.append(self.lost)
             line.arrived, self._line = self.arrived, line
         if self._transport is not None:
             # `resume_writing` is called once all output is written, not earlier.

@@ -1,0 +1,144 @@
+"""What one connection of HTTP receives with: its receivers, and the one message under way.
+
+    request ──► receiver of (policy, entity, sub-queue, mode) ──► ask for one message ──► response
+
+Receivers stay until the connection ends, so what partitions sent ahead waits for its next request,
+and goes back when it ends. A connection that proxies share has one for each key: what was fetched
+for one is not handed to another as its own.
+"""
+
+import asyncio
+import itertools
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from bendybus.domain import errors, limits
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.domain.message_state import ReceiveMode
+from bendybus.frontend.core import columns
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.bounds import HTTP_RECEIVERS_MAX
+from bendybus.frontend.core.quota.room import Holder
+from bendybus.frontend.core.receive import Source
+from bendybus.frontend.core.receiver import Delivery, Receiver
+from bendybus.frontend.core.settle import SettleRequest, Settling
+
+_NO_ROOM: Final = (
+    "the memory for messages that clients have not read yet is full. Receive again in a moment."
+)
+
+
+@dataclass(slots=True)
+class Received:
+    """A message that was handed over, and the room that it has until its client has read it."""
+
+    entity: Entity
+    batch: columns.DeliveredBatch
+    size_bytes: int
+    holder: Holder
+
+
+class ConnectionReceives:
+    """The receivers of a connection. Requests of one connection come one after the other."""
+
+    def __init__(self, front_end: FrontEnd) -> None:
+        self._front_end = front_end
+        # The one used last is the last.
+        self._receivers: OrderedDict[tuple[str, Source], Receiver] = OrderedDict()
+        self._tags = itertools.count(1)
+        self._waiting: asyncio.Future[Delivery] | None = None
+        self._closed = False
+        # Repeats of settlements are recognised by it.
+        self.settler_id = os.urandom(limits.SETTLER_ID_BYTES_MAX)
+
+    async def next(self, source: Source, holder: Holder, wait_ms: int) -> Received | None:
+        """Return the next message, for which room is taken; None: there was none in this time.
+
+        Raises why that is not known, or ConnectionError if the connection ended.
+        """
+        room = self._front_end.quota.receives
+        if not room.has(holder, 1):
+            raise errors.ServerBusy(_NO_ROOM, retry_after_ms=1_000)
+        receiver = self._receiver(source, holder)
+        waiting = self._waiting = asyncio.get_running_loop().create_future()
+        receiver.ask(next(self._tags), 1, 0, wait_ms)
+        try:
+            delivery = await waiting
+        finally:
+            self._waiting = None
+        if delivery.error is not None:
+            raise delivery.error
+        if delivery.drained:
+            return None
+        [batch] = delivery.batches
+        size_bytes = columns.delivered_sizes(batch)[0]
+        if source.mode is ReceiveMode.PEEK_LOCK and not room.take(holder, size_bytes):
+            self._release(delivery)
+            raise errors.ServerBusy(_NO_ROOM, retry_after_ms=1_000)
+        if source.mode is ReceiveMode.RECEIVE_AND_DELETE:
+            # It is deleted already, so it is handed over in any case.
+            room.hold(holder, size_bytes)
+        return Received(receiver.entity, batch, size_bytes, holder)
+
+    def read(self, received: Received) -> None:
+        """Take note that the client has read a message, or is gone."""
+        self._front_end.quota.receives.give(received.holder, received.size_bytes)
+
+    def stop(self) -> None:
+        """End the request that waits: this front end stops."""
+        self._end(
+            errors.ServerBusy("this front end is stopping. Receive again.", retry_after_ms=500)
+        )
+
+    def close(self) -> None:
+        """Give back what waits for the connection, which has ended."""
+        self._closed = True
+        receivers, self._receivers = self._receivers, OrderedDict()
+        for receiver in receivers.values():
+            self._front_end.receives.close(receiver)
+        waiting = self._waiting
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(ConnectionResetError("the client has gone"))
+
+    def _receiver(self, source: Source, holder: Holder) -> Receiver:
+        key = (holder.policy, source)
+        receiver = self._receivers.pop(key, None)
+        if receiver is None:
+            receives = self._front_end.receives
+
+            def fail(error: BusError) -> None:
+                self._receivers.pop(key, None)
+                self._end(error)
+
+            receiver = receives.open(source, self._hand, fail, owner=holder)
+            if len(self._receivers) >= HTTP_RECEIVERS_MAX:
+                receives.close(self._receivers.popitem(last=False)[1])
+        self._receivers[key] = receiver
+        return receiver
+
+    def _hand(self, delivery: Delivery) -> None:
+        waiting = self._waiting
+        if self._closed or waiting is None or waiting.done():
+            # In a turn of its own: the caller is a cache that is not done yet.
+            asyncio.get_running_loop().call_soon(self._release, delivery)
+        else:
+            waiting.set_result(delivery)
+
+    def _end(self, error: BusError) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(Delivery(0, (), error))
+
+    def _release(self, delivery: Delivery) -> None:
+        """Release messages that the client will not see; those that are deleted have no lock."""
+        for batch in delivery.batches:
+            if batch.lock_tokens:
+                request = SettleRequest(Disposition.RELEASE, batch.lock_tokens)
+                self._front_end.settles.start(request, _unheard)
+
+
+def _unheard(_: Settling) -> None:
+    """Nobody waits for this outcome."""

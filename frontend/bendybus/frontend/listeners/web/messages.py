@@ -1,0 +1,250 @@
+"""Messages over HTTP: a request is one send, one receive, or one settlement.
+
+    request ──► token ──► right on the entity of the path ──► core ──► status, headers, body
+
+No rule of messages is here, and no bound; see the core, and `core/quota`. Source: the REST pages of
+Service Bus; the REST clients for Python and Rust.
+"""
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from bendybus.domain import errors, limits, lock_token, message_access, sequence_number
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError, InvalidArgument
+from bendybus.domain.message_access import Access
+from bendybus.domain.message_state import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.columns import MessageBatch
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.bounds import ANSWER_S, REQUEST_S_PER_MB
+from bendybus.frontend.core.quota.flow_control import charged_tokens
+from bendybus.frontend.core.quota.room import Holder
+from bendybus.frontend.core.receive import Source
+from bendybus.frontend.core.receive_cache import DRAIN_MS
+from bendybus.frontend.core.repeated_settles import RepeatedSettles
+from bendybus.frontend.core.send import SendRequest
+from bendybus.frontend.core.settle import SettleRequest
+from bendybus.frontend.listeners import request_values
+from bendybus.frontend.listeners.amqp import lock_names
+from bendybus.frontend.listeners.web import (
+    message_responses,
+    property_values,
+    requests,
+    sent_messages,
+)
+from bendybus.frontend.listeners.web.connection_receives import ConnectionReceives
+from bendybus.frontend.listeners.web.http_statuses import About
+from bendybus.frontend.listeners.web.message_paths import MessageCall, MessagePath
+from bendybus.frontend.security.authenticator import Authenticator, Caller, Operation
+
+if TYPE_CHECKING:
+    from bendybus.frontend.listeners.web.server import Guard
+
+# Clients give up at 60 s, or a little later: what a receive may wait, so that it ends before.
+WAIT_MS_MAX: Final = limits.SEND_TIMEOUT_MS_DEFAULT - DRAIN_MS - 1_000
+_TIMEOUT: Final = "timeout"
+_TIMEOUT_S_MAX: Final = 3_600.0
+_TIMEOUT_CHARS_MAX: Final = 20
+_OPERATIONS: Final = {
+    MessageCall.SEND: Operation.SEND,
+    MessageCall.LOCK: Operation.RECEIVE,
+    MessageCall.TAKE: Operation.RECEIVE,
+}
+_MODES: Final = {
+    MessageCall.LOCK: ReceiveMode.PEEK_LOCK,
+    MessageCall.TAKE: ReceiveMode.RECEIVE_AND_DELETE,
+}
+_DISPOSITIONS: Final = {
+    MessageCall.UNLOCK: Disposition.ABANDON,
+    MessageCall.RENEW: Disposition.RENEW_LOCK,
+    MessageCall.COMPLETE: Disposition.COMPLETE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request about messages, whose caller has the right to it."""
+
+    request: web.Request
+    guard: "Guard"
+    path: MessagePath
+    name: str
+    sub_queue: SubQueue
+    holder: Holder
+
+    @property
+    def timeout_ms(self) -> int:
+        """The time that the caller gives the request. Raises InvalidArgument."""
+        query = self.request.query
+        text = query.get(_TIMEOUT) or ""
+        if not text:
+            text = next((query[name] for name in query if name.lower() == _TIMEOUT), "")
+        if not text:
+            return limits.SEND_TIMEOUT_MS_DEFAULT
+        try:
+            seconds = float(text) if len(text) <= _TIMEOUT_CHARS_MAX else -1.0
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds <= _TIMEOUT_S_MAX:
+            raise InvalidArgument(
+                _TIMEOUT, f"must be 0 to {_TIMEOUT_S_MAX:.0f} seconds (got {text[:40]!r})."
+            )
+        return round(seconds * 1_000)
+
+
+class Messages:
+    """Sends, receives and settlements over HTTP, of one front end."""
+
+    def __init__(self, front_end: FrontEnd, authenticator: Authenticator) -> None:
+        self._front_end = front_end
+        self._authenticator = authenticator
+        self._settles = RepeatedSettles(front_end.settles)
+        self._connections: dict[Guard, ConnectionReceives] = {}
+        self._stopping = False
+
+    async def handle(
+        self, request: web.Request, path: MessagePath, guard: "Guard"
+    ) -> web.StreamResponse:
+        """Answer a request about messages."""
+        try:
+            with self._front_end.metrics.refusals(path.entity):
+                caller = self._authenticator.authenticate(
+                    requests.token_of(request.headers.get("Authorization"))
+                )
+                guard.known(caller.policy)
+                requests.check_host(request)
+                _check_right(caller, path)
+                name, sub_queue = request_values.entity_and_sub_queue(path.entity)
+                holder = Holder(request.protocol, caller.policy)
+                asked = Asked(request, guard, path, name, sub_queue, holder)
+                with requests.call(self._front_end.quota, holder):
+                    return await _PERFORM[path.call](self, asked)
+        except BusError as error:
+            return requests.error_response(error, About.MESSAGES)
+
+    def stop(self) -> None:
+        """End the receives that wait: this front end stops."""
+        self._stopping = True
+        for each in list(self._connections.values()):
+            each.stop()
+
+    async def _send(self, asked: Asked) -> web.StreamResponse:
+        front_end, timeout_ms = self._front_end, asked.timeout_ms
+        message_bytes, batch_bytes = front_end.send_limits(asked.name)
+        is_batch = asked.request.content_type == sent_messages.BATCH_TYPE
+        bytes_max = batch_bytes if is_batch else message_bytes
+        with requests.Counted(front_end.quota.requests, asked.holder) as counted:
+            body = await requests.read_body(asked.request, bytes_max, counted.take)
+            batch = await self._batch(asked, body, is_batch=is_batch)
+            del body
+            request = SendRequest(asked.name, asked.sub_queue, batch, timeout_ms=max(1, timeout_ms))
+            outcome = await front_end.nameless_sends.send(request, asked.holder)
+        for error in outcome.failures.values():
+            # Its own: others may fail with the same one.
+            raise copy.copy(error)
+        return web.Response(status=201)
+
+    async def _batch(self, asked: Asked, body: bytes, *, is_batch: bool) -> MessageBatch:
+        if is_batch:
+            return await asked.guard.do(sent_messages.batch(body))
+        return sent_messages.single(asked.request.raw_headers, body)
+
+    async def _receive(self, asked: Asked) -> web.StreamResponse:
+        mode = _MODES[asked.path.call]
+        wait_ms = min(asked.timeout_ms, WAIT_MS_MAX)
+        source = Source(asked.name, asked.sub_queue, mode)
+        if self._stopping:
+            raise errors.ServerBusy("this front end is stopping. Receive again.")
+        receives = self._receives(asked.guard)
+        received = await receives.next(source, asked.holder, wait_ms)
+        if received is None:
+            return web.Response(status=204)
+        try:
+            request = asked.request
+            response = message_responses.response(
+                received.batch,
+                f"{asked.path.written}/messages",
+                status=201 if mode is ReceiveMode.PEEK_LOCK else 200,
+                origin=f"{request.scheme}://{request.host}",
+            )
+            time_s = ANSWER_S + received.size_bytes / limits.MB * REQUEST_S_PER_MB
+            try:
+                async with asyncio.timeout(time_s):
+                    return await requests.write(request, response)
+            except TimeoutError:
+                # What is left of it cannot be said otherwise.
+                asked.guard.abort()
+                raise ConnectionResetError("the client takes too long") from None
+        finally:
+            receives.read(received)
+
+    async def _settle(self, asked: Asked) -> web.StreamResponse:
+        path, disposition = asked.path, _DISPOSITIONS[asked.path.call]
+        entity = self._front_end.directory.find(asked.name)
+        message_access.check(entity, Access.RECEIVE)
+        assert path.lock is not None, "the path of a settlement has one"
+        token = lock_names.token_of(path.lock.bytes)
+        settling = SettleRequest(
+            disposition,
+            token,
+            entity_uid=entity.uid,
+            settler_id=self._receives(asked.guard).settler_id,
+            sub_queue=asked.sub_queue,
+            message_id="" if path.message == str(_number(entity, token)) else path.message,
+        )
+        room, taken = self._front_end.quota.settling, charged_tokens(1)
+        await room.wait(asked.holder, taken)
+        outcome = await self._settles.settle(settling, partial(room.give, asked.holder, taken))
+        for _, error in outcome.failures:
+            raise error
+        headers = {}
+        if disposition is Disposition.RENEW_LOCK:
+            until = property_values.date(outcome.locked_until_ms)
+            headers[sent_messages.BROKER_PROPERTIES] = f'{{"LockedUntilUtc":"{until}"}}'
+        return web.Response(headers=headers)
+
+    def _receives(self, guard: "Guard") -> ConnectionReceives:
+        found = self._connections.get(guard)
+        if found is None:
+            found = self._connections[guard] = ConnectionReceives(self._front_end)
+            guard.at_end.append(partial(self._ended, guard))
+        return found
+
+    def _ended(self, guard: "Guard") -> None:
+        self._connections.pop(guard).close()
+
+
+def _check_right(caller: Caller, path: MessagePath) -> None:
+    """Raise Unauthorized unless the caller may do that to the entity of the path.
+
+    Clients sign tokens for an entity, for the URL of a request, or for a part of that.
+    """
+    url, resources = path.written, []
+    for segment in path.below:
+        url = f"{url}/{segment}"
+        resources += [url, unquote(url)]
+    operation = _OPERATIONS.get(path.call, Operation.SETTLE_OF_ENTITY)
+    caller.check(operation, path.entity, resources=resources)
+
+
+def _number(entity: Entity, token: bytes) -> int:
+    """Return the sequence number of a message of an entity that is locked under a token."""
+    [lock] = lock_token.unpack(token)
+    return sequence_number.base_of(lock.partition, plain=entity.plain_numbers) + lock.counter
+
+
+_Perform = Callable[[Messages, Asked], Awaitable[web.StreamResponse]]
+_PERFORM: Final[dict[MessageCall, _Perform]] = {
+    MessageCall.SEND: Messages._send,
+    **dict.fromkeys(_MODES, Messages._receive),
+    **dict.fromkeys(_DISPOSITIONS, Messages._settle),
+}
