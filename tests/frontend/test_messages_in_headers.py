@@ -1,0 +1,393 @@
+"""Messages in requests and responses of HTTP: what is read, what is written, what is refused."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bendybus.domain import limits
+from bendybus.domain.errors import BusError, InvalidArgument, MessageSizeExceeded
+from bendybus.domain.steps import whole
+from bendybus.frontend.core import columns
+from bendybus.frontend.listeners.web import message_responses, property_values, sent_messages
+from bendybus.v1 import message_pb2
+from bendybus.v1.message_pb2 import Value
+
+pytestmark = pytest.mark.requirement("R652")
+DATE = "Fri, 04 Dec 2026 10:00:00 GMT"
+DATE_MS = 1_796_378_400_000
+
+
+def sent(broker: Any = None, body: bytes = b"", **headers: str) -> columns.MessageBatch:
+    """Return what a request carries; a broker that is a text stands as it is."""
+    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    if broker is not None:
+        text = broker if isinstance(broker, str) else json.dumps(broker)
+        given.append((b"BrokerProperties", text.encode()))
+    return sent_messages.single(given, body)
+
+
+def batch(messages: Any) -> columns.MessageBatch:
+    """Return what a batch carries."""
+    text = messages if isinstance(messages, str) else json.dumps(messages)
+    return whole(sent_messages.batch(text.encode()))
+
+
+def head_of(made: columns.MessageBatch, index: int = 0) -> message_pb2.Message:
+    """Return the properties of a message."""
+    return message_pb2.Message.FromString(made.heads[index])
+
+
+def delivered(
+    message: message_pb2.Message | None = None, **columns_: Any
+) -> columns.DeliveredBatch:
+    """Return a message that is delivered."""
+    made = message_pb2.DeliveredBatch(
+        messages=[(message or message_pb2.Message(data=[b"x"])).SerializeToString()],
+        sequence_numbers=[7],
+        enqueued_time_ms=[DATE_MS],
+    )
+    for name, value in columns_.items():
+        getattr(made, name).append(value)
+    return made
+
+
+def answered(made: columns.DeliveredBatch) -> tuple[dict[str, str], dict[str, Any], bytes]:
+    """Return the headers, the broker properties and the body of its response."""
+    response = message_responses.response(made, "q/messages", status=201, origin="http://host:1")
+    headers = dict(response.headers)
+    assert isinstance(response.body, bytes)
+    return headers, json.loads(headers["BrokerProperties"]), response.body
+
+
+def test_broker_properties_become_those_of_the_message() -> None:
+    made = sent(
+        {
+            "MessageId": "one",
+            "SessionId": "",
+            "PartitionKey": "key",
+            "CorrelationId": "c",
+            "Label": "l",
+            "To": "t",
+            "ReplyTo": "r",
+            "ReplyToSessionId": "rs",
+            "TimeToLive": 0.5,
+            "ScheduledEnqueueTimeUtc": DATE,
+            "ForcePersistence": True,
+            "NotKnown": {"a": 1},
+        },
+        b"\x00body",
+        Content_Type="text/plain",
+    )
+
+    head = head_of(made)
+    assert list(made.message_ids) == ["one"]
+    assert (list(made.session_ids), list(made.partition_keys)) == ([""], ["key"])
+    assert (list(made.time_to_live_ms), list(made.scheduled_enqueue_time_ms)) == ([500], [DATE_MS])
+    assert (head.correlation_id, head.subject, head.to, head.reply_to) == ("c", "l", "t", "r")
+    assert (head.reply_to_session_id, head.content_type) == ("rs", "text/plain")
+    assert message_pb2.Message.FromString(made.messages[0]).data == [b"\x00body"]
+
+
+def test_a_message_without_an_id_gets_one() -> None:
+    first, second = sent().message_ids[0], sent({"MessageId": None}).message_ids[0]
+
+    assert first
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("given", "lasts_ms"),
+    [
+        ({"TimeToLive": 60}, 60_000),
+        ({"TimeToLive": "60"}, 60_000),
+        ({"TimeToLive": 0.0001}, 1),
+        # What the service says of a message that lives for ever.
+        ({"TimeToLive": 922337203685.47754}, limits.TIME_TO_LIVE_MS_MAX),
+        ({"TimeToLiveTimeSpan": "00:00:40"}, 40_000),
+        ({"TimeToLiveTimeSpan": "1.02:03:04.5"}, 93_784_500),
+        ({"TimeToLive": None}, None),
+    ],
+)
+def test_a_time_to_live(given: Any, lasts_ms: int | None) -> None:
+    assert list(sent(given).time_to_live_ms) == ([] if lasts_ms is None else [lasts_ms])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('"red"', Value(string_value="red")),
+        ('"a \\"b\\" \\u20ac"', Value(string_value='a "b" €')),
+        ('"€"', Value(string_value="€")),
+        ('"a"b"', Value(string_value='a"b')),
+        ('""', Value(string_value="")),
+        ('"12"', Value(string_value="12")),
+        (f'"{DATE}"', Value(timestamp_ms_value=DATE_MS)),
+        ("12", Value(int_value=12)),
+        ("-12", Value(int_value=-12)),
+        (str(2**40), Value(long_value=2**40)),
+        (str(2**64 - 1), Value(ulong_value=2**64 - 1)),
+        ("0.5", Value(double_value=0.5)),
+        ("1e3", Value(double_value=1e3)),
+        ("true", Value(bool_value=True)),
+        ("False", Value(bool_value=False)),
+        ("red", None),
+        ("012", None),
+        ("1e999", None),
+        (str(2**64), None),
+        ("NaN", None),
+        ('"', None),
+        ("", None),
+    ],
+)
+def test_a_header_is_a_property_by_the_form_of_its_value(text: str, value: Value | None) -> None:
+    found = head_of(sent(Label="x", Color=text, Content_Type="a/b")).application_properties
+
+    assert dict(found) == ({} if value is None else {"Color": value})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Content-Length",
+        "host",
+        "AUTHORIZATION",
+        "X-Forwarded-Port",
+        "x-ms-version",
+        "Via",
+        "Expect",
+    ],
+)
+def test_headers_of_http_and_of_proxies_are_no_properties(name: str) -> None:
+    made = sent_messages.single([(name.encode(), b"12"), (b"Content-Type", b"a")], b"")
+
+    assert not head_of(made).application_properties
+
+
+@pytest.mark.parametrize(
+    ("broker", "names"),
+    [
+        ("{", "BrokerProperties"),
+        ("[]", "BrokerProperties"),
+        ('{"TimeToLive": NaN}', "BrokerProperties"),
+        ("[" * 100_000, "BrokerProperties"),
+        ({"MessageId": 5}, "MessageId"),
+        ({"Label": "\ud800"}, "Label"),
+        ({"TimeToLive": 0}, "TimeToLive"),
+        ({"TimeToLive": -1}, "TimeToLive"),
+        ({"TimeToLive": "soon"}, "TimeToLive"),
+        ({"TimeToLive": True}, "TimeToLive"),
+        ({"TimeToLiveTimeSpan": "40"}, "TimeToLiveTimeSpan"),
+        ({"ScheduledEnqueueTimeUtc": "tomorrow"}, "ScheduledEnqueueTimeUtc"),
+        ({"ScheduledEnqueueTimeUtc": 5}, "ScheduledEnqueueTimeUtc"),
+        ({"UserProperties": [1]}, "UserProperties"),
+        ({"UserProperties": {"a": [1]}}, "UserProperties['a']"),
+        ({"UserProperties": {"a": 2**64}}, "UserProperties['a']"),
+    ],
+)
+def test_what_is_wrong_is_named(broker: Any, names: str) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        sent(broker)
+
+    assert refusal.value.message.startswith(names)
+
+
+def test_properties_that_are_too_large_are_refused() -> None:
+    with pytest.raises(MessageSizeExceeded):
+        sent({"UserProperties": {"a": "x" * (limits.PROPERTY_BYTES_MAX + 1)}})
+    with pytest.raises(MessageSizeExceeded):
+        sent({"UserProperties": {str(n): "x" * 30_000 for n in range(3)}})
+
+
+def test_a_batch_has_bodies_that_are_texts_and_properties_of_each_message() -> None:
+    made = batch(
+        [
+            {"Body": "ü", "BrokerProperties": {"Label": "a", "TimeToLiveTimeSpan": "00:00:40"}},
+            {"Body": "b", "UserProperties": {"n": 1, "t": DATE, "none": None}},
+            {},
+        ]
+    )
+
+    bodies = [message_pb2.Message.FromString(each).data[0] for each in made.messages]
+    assert bodies == ["ü".encode(), b"b", b""]
+    assert list(made.time_to_live_ms) == [40_000, 0, 0]
+    assert head_of(made).subject == "a"
+    assert dict(head_of(made, 1).application_properties) == {
+        "n": Value(int_value=1),
+        "t": Value(string_value=DATE),
+        "none": Value(null_value=True),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{}", "[", "[]", "[{},]", "[{}", "[{}] x", "[{} {}]", "[1]", '["a"]', "\x00"),
+        *('[{"Body": 5}]', '[{"Body": "\\ud800"}]', '[{"BrokerProperties": 5}]', "[" * 100_000),
+        '[{"UserProperties": 5}]',
+    ],
+)
+def test_what_is_no_batch_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument):
+        batch(text)
+
+
+def test_a_batch_of_too_many_is_refused_before_the_rest_is_read() -> None:
+    with pytest.raises(MessageSizeExceeded):
+        batch("[" + "{}," * (limits.FRAME_MESSAGES_MAX + 1) + "nothing")
+
+
+def test_a_batch_may_begin_with_a_mark_and_have_spaces_everywhere() -> None:
+    made = whole(sent_messages.batch(b"\xef\xbb\xbf \n[ {\t} ,\r\n{} ] \n"))
+
+    assert len(made.messages) == 2
+
+
+def test_a_locked_message_says_where_its_lock_is() -> None:
+    made = delivered(message_ids="one", delivery_counts=2, dead_letter_reasons="bad")
+    made.lock_tokens, made.locked_until_ms = bytes(range(16)), DATE_MS
+
+    headers, broker, body = answered(made)
+
+    assert body == b"x"
+    assert headers["Location"] == f"http://host:1/q/messages/7/{broker['LockToken']}"
+    assert broker["DeliveryCount"] == 3
+    assert broker["LockedUntilUtc"] == broker["EnqueuedTimeUtc"] == DATE
+    assert headers["DeadLetterReason"] == '"bad"'
+    assert "OmittedProperties" not in broker
+
+
+NASTY = 'a\r\nEvil: "1"\x00\x7f\u2028€\U0001f600'
+
+
+def test_no_value_can_add_a_header() -> None:
+    message = message_pb2.Message(
+        data=[b"x"], content_type=NASTY, subject=NASTY, to=NASTY, correlation_id=NASTY
+    )
+    for name in (NASTY, "Content-Length", "Transfer-Encoding", "brokerproperties", "location"):
+        message.application_properties[name].string_value = NASTY
+    message.application_properties["fine"].string_value = NASTY
+    made = delivered(message, message_ids=NASTY, session_ids=NASTY, partition_keys=NASTY)
+
+    headers, broker, _ = answered(made)
+
+    assert set(map(str.lower, headers)) == {"brokerproperties", "fine"}
+    assert all(text.isascii() and text.isprintable() for text in headers.values())
+    assert broker["Label"] == broker["ContentType"] == broker["SessionId"] == NASTY
+    assert json.loads(headers["fine"]) == NASTY
+    assert broker["UserProperties"] == dict.fromkeys(
+        (NASTY, "Content-Length", "Transfer-Encoding", "brokerproperties", "location"), NASTY
+    )
+
+
+def test_what_is_too_large_for_headers_is_named_and_the_rest_is_there() -> None:
+    message = message_pb2.Message(data=[b"x"], subject="\u20ac" * 5_000, to="there")
+    own = message.application_properties
+    own["large"].string_value = "\x01" * 5_000
+    own["larger"].binary_value = b"x" * 30_000
+    own["odd name"].string_value = "y" * 7_000
+    own["small"].bool_value = True
+    for number in range(10):
+        own[f"n{number}"].string_value = "z" * 3_000
+
+    headers, broker, _ = answered(delivered(message))
+
+    assert {"Label", "large", "larger", "odd name"} <= set(broker["OmittedProperties"])
+    assert broker["To"] == "there"
+    assert headers["small"] == "true"
+    assert all(len(text) <= 8_000 for text in headers.values())
+
+
+def test_names_that_differ_in_case_do_not_become_one_header() -> None:
+    message = message_pb2.Message(data=[b"x"])
+    message.application_properties["color"].string_value = "red"
+    message.application_properties["COLOR"].string_value = "green"
+
+    headers, broker, _ = answered(delivered(message))
+
+    found = [value for name, value in headers.items() if name.lower() == "color"]
+    assert len(found) == 1
+    assert sorted([json.loads(found[0]), *broker["UserProperties"].values()]) == ["green", "red"]
+
+
+@pytest.mark.parametrize(
+    ("message", "body"),
+    [
+        (message_pb2.Message(data=[b"a", b"\xff"]), b"a\xff"),
+        (message_pb2.Message(), b""),
+        (message_pb2.Message(value=Value(string_value="ü")), "ü".encode()),
+        (message_pb2.Message(value=Value(binary_value=b"\xff")), b"\xff"),
+        (message_pb2.Message(value=Value(long_value=5)), b"5"),
+        (message_pb2.Message(value=Value(null_value=True)), b"null"),
+        (message_pb2.Message(value=Value(char_value=97)), b'"a"'),
+        (
+            message_pb2.Message(
+                sequences=[message_pb2.ValueList(values=[Value(timestamp_ms_value=DATE_MS)])]
+            ),
+            json.dumps([DATE]).encode(),
+        ),
+    ],
+)
+def test_a_body_that_is_no_data_is_text_or_json(message: message_pb2.Message, body: bytes) -> None:
+    assert answered(delivered(message))[2] == body
+
+
+def test_what_cannot_be_decoded_is_the_body() -> None:
+    made = message_pb2.DeliveredBatch(messages=[b"\xff\xff"], sequence_numbers=[1])
+
+    assert answered(made)[2] == b"\xff\xff"
+
+
+@given(st.sampled_from([each.name for each in Value.DESCRIPTOR.fields]), st.data())
+def test_every_value_has_a_header_or_a_place_beside_it(kind: str, data: st.DataObject) -> None:
+    message = message_pb2.Message(data=[b"x"])
+    value = message.application_properties["p"]
+    field = Value.DESCRIPTOR.fields_by_name[kind]
+    if field.message_type is not None:
+        getattr(value, kind).SetInParent()
+    elif kind in ("bool_value", "null_value"):
+        setattr(value, kind, data.draw(st.booleans()))
+    elif field.type in (field.TYPE_BYTES,):
+        setattr(value, kind, data.draw(st.binary(max_size=20)))
+    elif field.type in (field.TYPE_STRING,):
+        setattr(value, kind, data.draw(st.text(max_size=20)))
+    elif field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
+        setattr(value, kind, data.draw(st.floats(width=32)))
+    else:
+        setattr(value, kind, data.draw(st.sampled_from([0, 1, 55_296, 2**31 - 1])))
+
+    headers, broker, _ = answered(delivered(message))
+
+    assert ("p" in headers) != ("p" in broker.get("UserProperties", {}))
+
+
+@given(
+    st.one_of(
+        st.text(st.characters(codec="utf-8")),
+        st.integers(-(2**63), 2**64 - 1),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.booleans(),
+    )
+)
+def test_what_a_header_says_is_read_from_it_again(value: Any) -> None:
+    stored = property_values.of_json("p", value)
+
+    text = property_values.header_of(stored)
+
+    assert text is not None
+    again = property_values.of_header(text)
+    # A text that has the form of a date comes back as that time.
+    assert again == stored or (
+        again is not None and again.WhichOneof("kind") == "timestamp_ms_value"
+    )
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_do_more_than_be_refused(body: bytes) -> None:
+    with contextlib.suppress(BusError):
+        whole(sent_messages.batch(body))
+    with contextlib.suppress(BusError):
+        sent(body.decode("latin-1"))
