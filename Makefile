@@ -111,9 +111,11 @@ $(VENV)/.peers-installed: $(VENV)/.installed requirements/peers.txt
 test-peers: $(VENV)/.peers-installed ## Run the tests against another implementation of AMQP (needs a C compiler, network)
 	@$(PY) -m pytest -q tests/amqp_peers $(ARGS)
 
-$(VENV)/.programs-installed: $(VENV)/.installed requirements/programs.txt
+$(VENV)/.programs-installed: $(VENV)/.installed requirements/programs.txt requirements/rest.txt
 	@test -x $(VENV)/programs/bin/python || $(PY) -m venv $(VENV)/programs
 	@$(VENV)/programs/bin/python -m pip install --quiet --require-hashes -r requirements/programs.txt
+	@test -x $(VENV)/rest/bin/python || $(PY) -m venv $(VENV)/rest
+	@$(VENV)/rest/bin/python -m pip install --quiet --require-hashes -r requirements/rest.txt
 	@touch $@
 
 .PHONY: sdks
@@ -292,6 +294,12 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	  --no-emit-options --output-file - requirements/programs.in | \
 	  sed '/^#/d'; } > "$$out"; \
 	cp "$$out" requirements/programs.txt; rm "$$out"
+	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/rest.txt; \
+	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --upgrade \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --no-emit-options --output-file - requirements/rest.in | \
+	  sed '/^#/d'; } > "$$out"; \
+	cp "$$out" requirements/rest.txt; rm "$$out"
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/image-sdk.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \

@@ -50,6 +50,7 @@ class SecuredBus:
         self.partition_trust: bytes = options.pop("partition_trust", b"")
         # Where certificates are good.
         self._addresses: Sequence[str] = options.pop("addresses", (HOST,))
+        self._names: Sequence[str] = options.pop("names", ("localhost",))
         self.policies = folder / "policies"
         self.ca_file = folder / "ca.crt"
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +78,9 @@ class SecuredBus:
 
     def issue(self, role: str) -> None:
         """Write a new certificate of a role, as a Secret's change arrives."""
-        pair = self.authority.issue(f"{BUS}/{role}", addresses=self._addresses)
+        pair = self.authority.issue(
+            f"{BUS}/{role}", names=self._names, addresses=self._addresses
+        )
         if role == "partition":
             mount(self.partition_tls, *pair, self.bundle + self.partition_trust)
         else:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from bendybus.frontend.core.quota.doors import Doors
 
-_BACKLOG: Final = 1_024
+# Connections that wait to be accepted: what comes beyond them is tried again after a second.
+BACKLOG: Final = 1_024
 # Before the next try, where no file is left for a connection.
 _PAUSE_S: Final = 0.05
 Factory = Callable[[], asyncio.BaseProtocol]
@@ -129,6 +130,6 @@ def _listen(made: socket.socket, address: Any, port: int) -> int:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     made.setblocking(False)
     made.bind((address[0], port, *address[2:]))
-    made.listen(_BACKLOG)
+    made.listen(BACKLOG)
     number: int = made.getsockname()[1]
     return number

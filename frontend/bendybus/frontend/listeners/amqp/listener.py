@@ -17,7 +17,7 @@ from bendybus.frontend.core.metrics import Counts
 from bendybus.frontend.core.quota.bounds import IDLE_MS, READ_BYTES, STRANGER_READ_BYTES
 from bendybus.frontend.core.quota.doors import Doors
 from bendybus.frontend.core.repeated_settles import RepeatedSettles
-from bendybus.frontend.listeners.accepting import TlsPort
+from bendybus.frontend.listeners.accepting import BACKLOG, TlsPort
 from bendybus.frontend.listeners.amqp.client_connection import (
     PLAIN,
     ClientConnection,
@@ -93,7 +93,7 @@ class AmqpListener:
             return await port.open(address)
         host, _, number = address.rpartition(":")
         server = await asyncio.get_running_loop().create_server(
-            lambda: AmqpProtocol(self), host.strip("[]"), int(number)
+            lambda: AmqpProtocol(self), host.strip("[]"), int(number), backlog=BACKLOG
         )
         self._ports.append(server)
         found: int = server.sockets[0].getsockname()[1]

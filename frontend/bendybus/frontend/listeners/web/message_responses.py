@@ -32,6 +32,10 @@ from bendybus.wire import delivered_properties
 HEADER_CHARS_MAX: Final = 7_500
 # Of all headers with properties together.
 HEADERS_CHARS_MAX: Final = 48 * limits.KB
+# The time to live of a message that has none: clients read a number in any case.
+FOREVER_S: Final = 922337203685.47754
+# The largest number that a message had first, as clients read it.
+_INT_MAX: Final = 2**31 - 1
 # Of the names under OmittedProperties.
 _OMITTED_CHARS_MAX: Final = 1_000
 _OMITTED: Final = "OmittedProperties"
@@ -112,17 +116,17 @@ def _add_broker_properties(
     first = _First(batch)
     state = first.of("states", 0) or message_pb2.MESSAGE_STATE_ACTIVE
     ttl_ms, due_ms = first.of("time_to_live_ms", 0), first.of("scheduled_enqueue_time_ms", 0)
-    seconds = ttl_ms // 1_000 if ttl_ms % 1_000 == 0 else ttl_ms / 1_000
+    enqueued = first.of("enqueued_sequence_numbers", 0)
     found = {
         "SequenceNumber": first.of("sequence_numbers", 0),
-        "EnqueuedSequenceNumber": first.of("enqueued_sequence_numbers", 0),
+        "EnqueuedSequenceNumber": enqueued if enqueued <= _INT_MAX else 0,
         "EnqueuedTimeUtc": property_values.date(first.of("enqueued_time_ms", 0)),
         # That of the service counts the delivery under way.
         "DeliveryCount": first.of("delivery_counts", 0) + 1,
         "State": MessageState(state).name.capitalize(),
         "LockToken": lock,
         "LockedUntilUtc": property_values.date(batch.locked_until_ms) if lock else "",
-        "TimeToLive": seconds,
+        "TimeToLive": ttl_ms / 1_000 if ttl_ms else FOREVER_S,
         "ScheduledEnqueueTimeUtc": property_values.date(due_ms) if due_ms else "",
         "MessageId": first.of("message_ids", ""),
         "PartitionKey": first.of("partition_keys", ""),

@@ -27,7 +27,7 @@ from bendybus.frontend.core.quota.bounds import (
 )
 from bendybus.frontend.core.quota.doors import Doors
 from bendybus.frontend.core.quota.turns import Reading, Turns
-from bendybus.frontend.listeners.accepting import TlsPort
+from bendybus.frontend.listeners.accepting import BACKLOG, TlsPort
 from bendybus.frontend.listeners.web import message_paths, requests, websockets
 from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.messages import Messages
@@ -351,7 +351,7 @@ class HttpServer:
             return await port.open(address)
         host, _, number = address.rpartition(":")
         server = await asyncio.get_running_loop().create_server(
-            self.protocol, host.strip("[]"), int(number)
+            self.protocol, host.strip("[]"), int(number), backlog=BACKLOG
         )
         self._ports.append(server)
         found: int = server.sockets[0].getsockname()[1]
