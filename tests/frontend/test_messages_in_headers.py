@@ -283,6 +283,17 @@ def test_no_value_can_add_a_header() -> None:
     )
 
 
+@pytest.mark.parametrize("content_type", ["a\r\nEvil: 1", "a\tb", "a\x00", "ä", "x" * 9_000])
+def test_a_content_type_that_is_fit_for_no_header_is_beside_it(content_type: str) -> None:
+    made = delivered(message_pb2.Message(data=[b"x"], content_type=content_type))
+
+    headers, broker, _ = answered(made)
+
+    assert "Content-Type" not in headers
+    assert broker.get("ContentType", content_type) == content_type
+    assert ("ContentType" in broker) != ("ContentType" in broker.get("OmittedProperties", ()))
+
+
 def test_what_is_too_large_for_headers_is_named_and_the_rest_is_there() -> None:
     message = message_pb2.Message(data=[b"x"], subject="\u20ac" * 5_000, to="there")
     own = message.application_properties

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -104,6 +105,32 @@ def test_what_was_fetched_for_a_connection_goes_back_uncounted_when_it_ends(bus:
 
         assert time.monotonic() - began_s < 4
         assert {(each.status, each.broker["DeliveryCount"]) for each in found} == {(201, 1)}
+
+
+def test_another_front_end_has_nothing_while_this_one_holds_what_is_left(tmp_path: Path) -> None:
+    bus = HttpBus(tmp_path, partitions=4)
+    before, here = bus.front_end, bus.http
+    queue = new_queue(bus, enable_partitioning=True)
+    [there] = bus.start_front_end_elsewhere([bus.http])
+    with Rest(here) as keeps, Rest(there) as other:
+        for number in range(4):
+            assert keeps.send(queue, str(number)).status == 201
+
+        first = keeps.take(queue)
+        elsewhere = other.take(queue, 0)
+        began_s = time.monotonic()
+        second = keeps.take(queue)
+        lasted_s = time.monotonic() - began_s
+        keeps.connection.close()
+        # It is back at once, and repeating gets all.
+        rest = [other.take(queue, 5) for _ in range(2)]
+
+    bus.end()
+    before.end()
+    assert (first.status, elsewhere.status, second.status) == (200, 204, 200)
+    assert lasted_s < 0.5
+    found = sorted(each.body for each in (first, second, *rest))
+    assert found == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_client_that_has_gone_while_it_waited_gets_nothing(bus: HttpBus) -> None:

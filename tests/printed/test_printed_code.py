@@ -181,6 +181,8 @@ class Bus:
                 time.sleep(0.1)
 
     def shell(self, line: str) -> "subprocess.CompletedProcess[str]":
+        for printed, actual in self.addresses.items():
+            line = line.replace(printed, actual)
         return subprocess.run(
             ["/bin/bash", "-c", line],
             env=self.variables,

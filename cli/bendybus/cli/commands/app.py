@@ -26,6 +26,7 @@ from bendybus.cli.commands import (
     program_commands,
     send_command,
     session_commands,
+    token_command,
     top_command,
 )
 from bendybus.cli.errors import UsageError
@@ -184,6 +185,9 @@ app.add_typer(message_commands.deadletter_app, name="deadletter", rich_help_pane
 
 
 app.add_typer(session_commands.session_app, name="session", rich_help_panel=_MESSAGES)
+
+
+app.command("token", rich_help_panel=_MESSAGES)(token_command.token)
 
 
 app.command(
