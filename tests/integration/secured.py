@@ -78,9 +78,7 @@ class SecuredBus:
 
     def issue(self, role: str) -> None:
         """Write a new certificate of a role, as a Secret's change arrives."""
-        pair = self.authority.issue(
-            f"{BUS}/{role}", names=self._names, addresses=self._addresses
-        )
+        pair = self.authority.issue(f"{BUS}/{role}", names=self._names, addresses=self._addresses)
         if role == "partition":
             mount(self.partition_tls, *pair, self.bundle + self.partition_trust)
         else:

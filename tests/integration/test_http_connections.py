@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpBus]:
     made.end()
 
 
-def new_queue(bus: Bus, **options: object) -> str:
+def new_queue(bus: Bus, **options: Any) -> str:
     """Create a queue; return its name."""
     name = f"queue-{next(_names)}"
     with bus.administration() as administration:
