@@ -1,4 +1,4 @@
-"""Which requests are about messages, and which are administration."""
+"""Requests about messages, and those of administration."""
 
 from uuid import UUID
 

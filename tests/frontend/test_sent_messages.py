@@ -22,7 +22,7 @@ DATE_MS = 1_796_378_400_000
 
 
 def sent(broker: Any = None, body: bytes = b"", **headers: str) -> columns.MessageBatch:
-    """Return what a request carries; a broker that is a text stands as it is."""
+    """Return the message of a request; a `broker` that is a text is sent as it is."""
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     if broker is not None:
         text = broker if isinstance(broker, str) else json.dumps(broker)
@@ -31,7 +31,7 @@ def sent(broker: Any = None, body: bytes = b"", **headers: str) -> columns.Messa
 
 
 def batch(messages: Any) -> columns.MessageBatch:
-    """Return what a batch carries."""
+    """Return the messages of a batch."""
     text = messages if isinstance(messages, str) else json.dumps(messages)
     return whole(sent_messages.batch(text.encode()))
 
@@ -83,7 +83,7 @@ def test_a_message_without_an_id_gets_one() -> None:
         ({"TimeToLive": 60}, 60_000),
         ({"TimeToLive": "60"}, 60_000),
         ({"TimeToLive": 0.0001}, 1),
-        # What the service says of a message that lives for ever.
+        # The service writes this for a message without a time to live.
         ({"TimeToLive": 922337203685.47754}, limits.TIME_TO_LIVE_MS_MAX),
         ({"TimeToLiveTimeSpan": "00:00:40"}, 40_000),
         ({"TimeToLiveTimeSpan": "1.02:03:04.5"}, 93_784_500),

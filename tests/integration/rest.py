@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What an error says."""
+        """The sentence of an error."""
         return self.body.decode().partition("<Detail>")[2].partition("</Detail>")[0]
 
 

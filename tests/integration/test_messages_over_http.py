@@ -375,7 +375,7 @@ def test_each_call_needs_its_right_on_its_entity(bus: WebBus, rest: Rest, call: 
     assert {name: answer.status for name, answer in refused.items()} == dict.fromkeys(bad, 401)
     assert all(answer.sentence.count("SubCode=40100") == 1 for answer in refused.values())
     assert allowed == dict.fromkeys(good, done)
-    # What was refused did nothing.
+    # Refused calls changed nothing.
     left = sum(rest.take("here", 0).status == 200 for _ in range(len(good) + 1))
     assert left == (len(good) if call == "send" else 0)
 

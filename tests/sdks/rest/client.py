@@ -8,12 +8,12 @@ import sys
 from datetime import datetime
 from typing import Any
 
-# Of another version than that of the other tests.
+# This version differs from the one that other tests use.
 from azure.servicebus import Message, ServiceBusService  # type: ignore[attr-defined]
 
 
 def seen(message: Any) -> dict[str, Any]:
-    """Return what the client read of a message."""
+    """Return the parts of a message."""
     broker = message.broker_properties or {}
     return {
         "body": None if message.body is None else message.body.decode(),

@@ -1,10 +1,10 @@
-"""What one connection of HTTP receives with: its receivers, and the one message under way.
+"""Receiving on one connection of HTTP: its receivers, and the one message under way.
 
     request ──► receiver of (policy, entity, sub-queue, mode) ──► ask for one message ──► response
 
-Receivers stay until the connection ends, so what partitions sent ahead waits for its next request,
-and goes back when it ends. A connection that proxies share has one for each key: what was fetched
-for one is not handed to another as its own.
+Receivers stay until the connection ends: messages that partitions sent ahead wait for its next
+request, and go back when it ends. A connection that a proxy shares between callers has a receiver
+for each key.
 """
 
 import asyncio

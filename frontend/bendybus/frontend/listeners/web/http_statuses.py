@@ -2,8 +2,8 @@
 
 SDKs decide by the status whether to retry, and by some sub-codes which error it is. Administration
 and messages have a column each, since the service answers some errors differently: a missing entity
-is 404 to administrators, and 410 to those who send to it or receive from it, for whom 404 is a lock
-or a message. Source: Service Bus, "Send message", "Unlock message".
+is 404 to administrators. To senders and receivers it is 410, and 404 is a missing lock or message.
+Source: Service Bus, "Send message", "Unlock message".
 """
 
 from enum import Enum
@@ -14,7 +14,7 @@ from bendybus.domain.errors import BusError
 
 
 class About(Enum):
-    """What a request is about."""
+    """The subject of a request."""
 
     ADMINISTRATION = "administration"
     MESSAGES = "messages"

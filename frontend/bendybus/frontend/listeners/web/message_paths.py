@@ -1,4 +1,4 @@
-"""What the path of a request about messages names. Pure.
+"""Paths of requests about messages. Pure.
 
     POST                 /ENTITY/messages             send: one message, or a batch
     POST, DELETE         /ENTITY/messages/head        receive: lock a message, or delete it
@@ -23,7 +23,7 @@ _UUID_CHARS: Final = 36
 
 
 class MessageCall(StrEnum):
-    """What is done with messages."""
+    """A kind of request about messages."""
 
     SEND = "send"
     LOCK = "lock"
@@ -58,7 +58,7 @@ class MessagePath:
 
 
 def parse(method: str, raw_path: str) -> MessagePath | None:
-    """Return what a request does with messages; None: it is administration.
+    """Return the parts of a request about messages; None: it is administration.
 
     `raw_path`: with its percent-encoding, so that a message id may contain slashes.
     """

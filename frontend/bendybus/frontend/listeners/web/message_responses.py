@@ -5,10 +5,10 @@
     BrokerProperties           what the bus and the sender say of the message, as JSON
     NAME: value                an application property; see `property_values`
 
-What no header can carry is in BrokerProperties, too: properties whose names or values are not fit
-for one under UserProperties, and a content type that is not. What is too large for that is left
-out, and named under OmittedProperties. Everything is ASCII, escaped as JSON, so that no value can
-add a header.
+A property whose name or value does not fit into a header is in BrokerProperties, under
+UserProperties, and so is such a content type. A property that is too large is left out, and its
+name is under OmittedProperties. Everything is ASCII, escaped as JSON, so that no value can add a
+header.
 """
 
 import json
@@ -28,15 +28,15 @@ from bendybus.frontend.listeners.web.sent_messages import BROKER_PROPERTIES, USE
 from bendybus.v1 import message_pb2
 from bendybus.wire import delivered_properties
 
-# Of one header: many clients read no longer line than 8,190 bytes.
+# The length of a header: many clients read no longer line than 8,190 bytes.
 HEADER_CHARS_MAX: Final = 7_500
-# Of all headers with properties together.
+# The length of all headers with properties together.
 HEADERS_CHARS_MAX: Final = 48 * limits.KB
 # The time to live of a message that has none: clients read a number in any case.
 FOREVER_S: Final = 922337203685.47754
 # The largest number that a message had first, as clients read it.
 _INT_MAX: Final = 2**31 - 1
-# Of the names under OmittedProperties.
+# The length of the names under OmittedProperties.
 _OMITTED_CHARS_MAX: Final = 1_000
 _OMITTED: Final = "OmittedProperties"
 _CONTENT_TYPE: Final = "ContentType"

@@ -181,7 +181,7 @@ class Messages:
                 async with asyncio.timeout(time_s):
                     return await requests.write(request, response)
             except TimeoutError:
-                # What is left of it cannot be said otherwise.
+                # A response that has begun cannot become an error.
                 asked.guard.abort()
                 raise ConnectionResetError("the client takes too long") from None
         finally:

@@ -21,7 +21,7 @@ from bendybus.domain.errors import InvalidArgument
 from bendybus.frontend.listeners.amqp import amqp_values
 from bendybus.v1.message_pb2 import Value
 
-# What clients, servers and proxies say to each other.
+# Headers between clients, servers and proxies.
 _HEADERS: Final = """
     accept accept-charset accept-encoding accept-language accept-ranges age allow alt-svc
     authorization baggage brokerproperties cache-control connection content-disposition

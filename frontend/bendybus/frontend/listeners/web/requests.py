@@ -179,7 +179,7 @@ async def go_on(request: web.Request) -> None:
 
 
 async def expects(request: web.Request) -> web.StreamResponse | None:
-    """Leave an expectation to who reads the body: it is known then who sends it."""
+    """Leave the answer to `read_body`, by which time the token is verified."""
     if request.headers.get("Expect", "").lower() != _CONTINUE:
         return http_error_response(
             HTTPStatus.EXPECTATION_FAILED, "the header Expect must be 100-continue."
