@@ -16,6 +16,7 @@ CLASSIC: Final = "RabbitMQ classic"
 QUORUM: Final = "RabbitMQ quorum"
 MANY: Final = "Bendybus, many over AMQP"
 MANY_OWN: Final = "Bendybus, many over gRPC"
+MANY_HTTP: Final = "Bendybus, many over HTTP"
 CLASSIC_AMQP: Final = "RabbitMQ classic, AMQP 1.0"
 QUORUM_AMQP: Final = "RabbitMQ quorum, AMQP 1.0"
 

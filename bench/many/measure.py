@@ -1,6 +1,7 @@
 """Measures connections that each await one message at a time: the bus, and AMQP brokers beside it.
 
-The same Proton program with each server, in the same run; our own client in place of it with gRPC.
+The same Proton program with each server, in the same run; in its place our own client over gRPC,
+and bare sockets over HTTP.
 Judged is the processor time of all processes of the server, which other programs of the machine
 change less than the rate.
 """
@@ -20,12 +21,13 @@ from bench.loads import Loads
 from bench.many import workers
 from bench.many.orders import REPLIES, Role
 from bench.many.workers import Workers
-from bench.marks import MANY, MANY_OWN
+from bench.marks import MANY, MANY_HTTP, MANY_OWN
 from bench.peers import artemis, peer, rabbitmq
 from bench.recorder import Roles
 from bench.row import Row
 
 PARTITIONS: Final = (4, 1, 16)
+_FRONT_END: Final = "front end"
 TITLES: Final = {
     Role.SEND: "send, accepted",
     Role.RECEIVE: "receive, settled",
@@ -79,6 +81,12 @@ def _bus(load: Loads, bus: running.Bus, partitions: int, emit: Callable[[Row], N
         clients.running(place) as filling,
     ):
         _run(load, server, many, filling, (Role.SEND, Role.RECEIVE), emit)
+    server = Server(MANY_HTTP, bus.roles, f"_{partitions}", words)
+    with (
+        workers.over_http(place.address, running.QUEUE) as many,
+        clients.running(place) as filling,
+    ):
+        _run(load, server, many, filling, (Role.SEND, Role.RECEIVE), emit)
 
 
 def _rabbitmq(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
@@ -128,9 +136,11 @@ def _once(
 ) -> None:
     taking = many.attach(role, connections, load.many_s)
     every = [group for groups in server.roles.values() for group in groups]
-    before_s = cpu_s(every)
+    front = server.roles.get(_FRONT_END, [])
+    before_s, front_before_s = cpu_s(every), cpu_s(front)
     report = many.run(taking)
     used_s, count = cpu_s(every) - before_s, len(report.took_s)
+    front_s = cpu_s(front) - front_before_s
     what = f"many_{role.name.lower()}_{connections}{server.suffix}"
     title = f"{TITLES[role]}, {connections} connection{'s' if connections > 1 else ''}"
     title += f", {server.note}" if server.note and server.note != brokers.NO_ECHO else ""
@@ -140,3 +150,6 @@ def _once(
     emit(Row(server.system, what, title, "/s", [count / report.lasted_s], "1", note=note))
     cost_us = [1e6 * used_s / count] if count else []
     emit(Row(server.system, f"{what}_cpu", f"{title}: all processes", "µs CPU", cost_us))
+    if _FRONT_END in server.roles:
+        cost_us = [1e6 * front_s / count] if count else []
+        emit(Row(server.system, f"{what}_front", f"{title}: front end", "µs CPU", cost_us))

@@ -89,6 +89,13 @@ def over_grpc(connection_string: str, queue: str) -> Any:
     return _running(grpc_worker.serve, connection_string, queue, peer.BODY)
 
 
+def over_http(address: str, queue: str) -> Any:
+    """Run client processes on HTTP until the block ends."""
+    from bench.many import http_worker
+
+    return _running(http_worker.serve, address, queue, peer.BODY)
+
+
 @contextmanager
 def _running(serve: Callable[..., None], *facts: Any) -> Iterator[Workers]:
     # Not forked: nothing of the parent's threads and garbage is in them.
