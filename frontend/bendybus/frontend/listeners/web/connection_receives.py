@@ -8,6 +8,7 @@ for each key.
 """
 
 import asyncio
+import hashlib
 import itertools
 import os
 from collections import OrderedDict
@@ -27,6 +28,7 @@ from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.settle import SettleRequest, Settling
 
+_GONE: Final = "the client has gone"
 _NO_ROOM: Final = (
     "the memory for messages that clients have not read yet is full. Receive again in a moment."
 )
@@ -52,14 +54,25 @@ class ConnectionReceives:
         self._tags = itertools.count(1)
         self._waiting: asyncio.Future[Delivery] | None = None
         self._closed = False
-        # Repeats of settlements are recognised by it.
-        self.settler_id = os.urandom(limits.SETTLER_ID_BYTES_MAX)
+        self._secret = os.urandom(limits.SETTLER_ID_BYTES_MAX)
+
+    def settler_id(self, entity: Entity) -> bytes:
+        """Return the name by which repeats of settlements are recognised.
+
+        One for each entity: partitions count what they remember of a settler for one queue.
+        """
+        made = hashlib.blake2b(
+            entity.uid.encode(), key=self._secret, digest_size=limits.SETTLER_ID_BYTES_MAX
+        )
+        return made.digest()
 
     async def next(self, source: Source, holder: Holder, wait_ms: int) -> Received | None:
         """Return the next message, for which room is taken; None: there was none in this time.
 
         Raises why that is not known, or ConnectionError if the connection ended.
         """
+        if self._closed:
+            raise ConnectionResetError(_GONE)
         room = self._front_end.quota.receives
         if not room.has(holder, 1):
             raise errors.ServerBusy(_NO_ROOM, retry_after_ms=1_000)
@@ -89,10 +102,16 @@ class ConnectionReceives:
         self._front_end.quota.receives.give(received.holder, received.size_bytes)
 
     def stop(self) -> None:
-        """End the request that waits: this front end stops."""
-        self._end(
-            errors.ServerBusy("this front end is stopping. Receive again.", retry_after_ms=500)
-        )
+        """End the request that waits: this front end stops.
+
+        One for which a message is being deleted gets it, and ends so.
+        """
+        handing = False
+        for receiver in self._receivers.values():
+            receiver.finish()
+            handing |= bool(receiver.handing)
+        if not handing:
+            self._end(stopping())
 
     def close(self) -> None:
         """Give back what waits for the connection, which has ended."""
@@ -102,7 +121,7 @@ class ConnectionReceives:
             self._front_end.receives.close(receiver)
         waiting = self._waiting
         if waiting is not None and not waiting.done():
-            waiting.set_exception(ConnectionResetError("the client has gone"))
+            waiting.set_exception(ConnectionResetError(_GONE))
 
     def _receiver(self, source: Source, holder: Holder) -> Receiver:
         key = (holder.policy, source)
@@ -138,6 +157,11 @@ class ConnectionReceives:
             if batch.lock_tokens:
                 request = SettleRequest(Disposition.RELEASE, batch.lock_tokens)
                 self._front_end.settles.start(request, _unheard)
+
+
+def stopping() -> BusError:
+    """Return the error for receives of a front end that stops."""
+    return errors.ServerBusy("this front end is stopping. Receive again.", retry_after_ms=500)
 
 
 def _unheard(_: Settling) -> None:

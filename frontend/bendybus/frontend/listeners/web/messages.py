@@ -41,7 +41,7 @@ from bendybus.frontend.listeners.web import (
     requests,
     sent_messages,
 )
-from bendybus.frontend.listeners.web.connection_receives import ConnectionReceives
+from bendybus.frontend.listeners.web.connection_receives import ConnectionReceives, stopping
 from bendybus.frontend.listeners.web.http_statuses import About
 from bendybus.frontend.listeners.web.message_paths import MessageCall, MessagePath
 from bendybus.frontend.security.authenticator import Authenticator, Caller, Operation
@@ -163,7 +163,7 @@ class Messages:
         wait_ms = min(asked.timeout_ms, WAIT_MS_MAX)
         source = Source(asked.name, asked.sub_queue, mode)
         if self._stopping:
-            raise errors.ServerBusy("this front end is stopping. Receive again.")
+            raise stopping()
         receives = self._receives(asked.guard)
         received = await receives.next(source, asked.holder, wait_ms)
         if received is None:
@@ -197,7 +197,7 @@ class Messages:
             disposition,
             token,
             entity_uid=entity.uid,
-            settler_id=self._receives(asked.guard).settler_id,
+            settler_id=self._receives(asked.guard).settler_id(entity),
             sub_queue=asked.sub_queue,
             message_id="" if path.message == str(_number(entity, token)) else path.message,
         )
@@ -213,10 +213,15 @@ class Messages:
         return web.Response(headers=headers)
 
     def _receives(self, guard: "Guard") -> ConnectionReceives:
+        """Return those of a connection; of one that has ended, some that nothing waits for."""
         found = self._connections.get(guard)
         if found is None:
-            found = self._connections[guard] = ConnectionReceives(self._front_end)
-            guard.at_end.append(partial(self._ended, guard))
+            found = ConnectionReceives(self._front_end)
+            if guard.has_ended:
+                found.close()
+            else:
+                self._connections[guard] = found
+                guard.at_end.append(partial(self._ended, guard))
         return found
 
     def _ended(self, guard: "Guard") -> None:

@@ -105,6 +105,8 @@ class Guard(asyncio.Protocol):
         self._paced: _Paced | None = None
         self._reading = Reading(self, server.turns, self._take, self._taken_on, self._waits)
         self._answering = False
+        # A connection that was not made has ended.
+        self._ended = True
         # Whether the client has presented a valid token in this request.
         self.is_known = False
         # Set while the connection carries AMQP: called when output is written.
@@ -117,6 +119,7 @@ class Guard(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request."""
         self._transport = made = cast(asyncio.Transport, transport)
+        self._ended = False
         made.set_write_buffer_limits(high=UNTAKEN_BYTES)
         self._paced = _Paced(made, self._go_on)
         # aiohttp uses nothing of a transport that this one lacks.
@@ -125,6 +128,11 @@ class Guard(asyncio.Protocol):
             self._expect()
         else:
             self.abort()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is no connection any more, so that `at_end` is not called."""
+        return self._ended
 
     def abort(self) -> None:
         """Close the connection now."""
@@ -230,6 +238,7 @@ class Guard(asyncio.Protocol):
         self._taken()
         self._server.forget(self._handler)
         self._handler.connection_lost(exc)
+        self._ended = True
         at_end, self.at_end = self.at_end, []
         for each in at_end:
             each()
