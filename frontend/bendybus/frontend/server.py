@@ -16,6 +16,7 @@ from bendybus.frontend.listeners import beside_grpc, client_streams
 from bendybus.frontend.listeners.beside_grpc import BesideGrpc
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.frontend.listeners.client_streams import ClientStreams
+from bendybus.frontend.listeners.external_scaler import ExternalScaler
 from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.listeners.pipeline_service import PipelineService
 from bendybus.frontend.listeners.receiver_service import ReceiverService
@@ -146,8 +147,14 @@ def _server(
     settings: Settings, authenticator: Authenticator, health: Health, front_end: FrontEnd
 ) -> grpc.aio.Server:
     request_bytes = _request_bytes(settings)
+    scaler = ExternalScaler(front_end, authenticator, request_bytes)
     gate = CallGate(
-        authenticator, health, front_end.quota, front_end.message_bytes_max, request_bytes
+        authenticator,
+        health,
+        front_end.quota,
+        front_end.message_bytes_max,
+        request_bytes,
+        scaler.handlers(),
     )
     # gRPC refuses more. Calls without a token take no place of those that have one.
     open_calls = bounds.OPEN_CALLS.connection * settings.max_connections

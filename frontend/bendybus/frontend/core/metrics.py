@@ -143,6 +143,12 @@ class Metrics:
             ["partition"],
             registry=registry,
         )
+        self.stale_figures = Counts(
+            "bendybus_stale_scaling_figures",
+            "Figures for a scaler that a partition did not give: the last known one was used",
+            label,
+            registry=registry,
+        )
         self._name_of: Callable[[str], str | None] = lambda path: path
         self._refusals = _RefusalCollector()
         registry.register(self._refusals)

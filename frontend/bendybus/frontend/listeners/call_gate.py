@@ -17,7 +17,7 @@ nor how much will come.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import grpc
@@ -67,7 +67,6 @@ class UnaryCall:
         self._answers = quota.answers
 
     def __enter__(self) -> "UnaryCall":
-        self._quota.is_known(self.holder.connection)
         if not self._quota.calls.take(self.holder, 1):
             raise errors.ServerBusy(
                 "too many calls of this connection, of this policy or of all are under way. Have "
@@ -199,7 +198,9 @@ class CallGate(grpc.aio.ServerInterceptor):
         quota: Quota,
         message_bytes: Callable[[str], int],
         request_bytes: int,
+        own_keys: Mapping[str, Handler] | None = None,
     ) -> None:
+        """`own_keys`: handlers of methods whose requests have keys, which these verify."""
         self._authenticator = authenticator
         self._quota = quota
         self._message_bytes = message_bytes
@@ -209,6 +210,7 @@ class CallGate(grpc.aio.ServerInterceptor):
         self._open = {
             "/grpc.health.v1.Health/Check": self._open_to_all(_check(health)),
             "/grpc.health.v1.Health/Watch": self._open_to_all(_watch(health)),
+            **(own_keys or {}),
         }
 
     async def intercept_service(
@@ -218,7 +220,7 @@ class CallGate(grpc.aio.ServerInterceptor):
     ) -> Handler:
         """Return the handler behind its checks, or one that refuses and reads nothing."""
         method = str(handler_call_details.method)
-        if method in grpc_methods.OPEN:
+        if method in self._open:
             return self._open[method]
         handler = await continuation(handler_call_details)
         if handler is None:
@@ -313,6 +315,7 @@ class CallGate(grpc.aio.ServerInterceptor):
 
         async def called(_: AsyncIterator[bytes], context: Context) -> None:
             async with statuses.errors_as_status(context):
+                self._quota.is_known(context.peer())
                 with UnaryCall(self._quota, context, caller.policy) as call:
                     HOLDER.set(call.holder)
                     await answered(call, context)

@@ -125,9 +125,6 @@ METHODS: Final[dict[str, Method]] = {
     f"{_MANAGEMENT}GetRule": _on_rules(Operation.GET_ENTITY),
     f"{_MANAGEMENT}ListRules": _on_rules(Operation.GET_ENTITY),
 }
-# What probes may call without a token: nothing of the bus is in the answers, which are about the
-# whole server whatever service the caller names, since its request is not read.
-OPEN: Final = frozenset({"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"})
 # What any token of this bus is enough for.
 ANY_TOKEN: Final = frozenset({"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"})
 # What carries messages, or something as large as one; requests of others are smaller.

@@ -37,6 +37,7 @@ class Operation(StrEnum):
     SET_SESSION_STATE = "set-session-state"
     LIST_SESSIONS = "list-sessions"
     PEEK = "peek"
+    GET_SCALING = "get-scaling"
     DELETE_MESSAGES = "delete-messages"
     CHANGE_RULES = "change-rules"
     DESCRIBE_PARTITIONS = "describe-partitions"
@@ -74,6 +75,8 @@ RULES: Final[dict[Operation, Rule]] = {
     Operation.SET_SESSION_STATE: Rule(Right.LISTEN),
     Operation.LIST_SESSIONS: Rule(Right.LISTEN),
     Operation.PEEK: Rule(Right.LISTEN),
+    # Consumers are scaled by who may look at their messages.
+    Operation.GET_SCALING: Rule(Right.LISTEN),
     Operation.DELETE_MESSAGES: Rule(Right.LISTEN),
     # Over AMQP, as a rule manager of the SDKs does.
     Operation.CHANGE_RULES: Rule(Right.LISTEN),

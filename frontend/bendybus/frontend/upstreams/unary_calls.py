@@ -68,6 +68,8 @@ class Counts:
     accessed_at_ms: int = 0
     transfer_dead_letter: int = 0
     transfer: int = 0
+    # How long the oldest message has been active; None: there is none, or it was not asked for.
+    oldest_active_ms: int | None = None
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(
@@ -80,7 +82,14 @@ class Counts:
             max(self.accessed_at_ms, other.accessed_at_ms),
             self.transfer_dead_letter + other.transfer_dead_letter,
             self.transfer + other.transfer,
+            _larger(self.oldest_active_ms, other.oldest_active_ms),
         )
+
+
+def _larger(first: int | None, second: int | None) -> int | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return max(first, second)
 
 
 async def call(upstream: Upstream, make: "Make[ReplyT]", *, changes: bool = False) -> ReplyT:
@@ -146,9 +155,14 @@ async def fence_idle(upstream: Upstream, entity: Entity, idle_ms: int, timeout_s
     return answer.fenced
 
 
-async def counts(upstream: Upstream, uids: Sequence[str], timeout_s: float) -> dict[str, Counts]:
-    """Return what a partition holds of these entities, by UID. Raises the domain error."""
-    request = partition_pb2.GetCountsRequest(partition=upstream.partition, uids=uids)
+async def counts(
+    upstream: Upstream, uids: Sequence[str], timeout_s: float, *, oldest: bool = False
+) -> dict[str, Counts]:
+    """Return what a partition holds of these entities, by UID. Raises the domain error.
+
+    `oldest`: also how long the oldest message of the first one has been active.
+    """
+    request = partition_pb2.GetCountsRequest(partition=upstream.partition, uids=uids, oldest=oldest)
     answer = await call(upstream, lambda calls, _: calls.GetCounts(request, timeout=timeout_s))
     return {
         each.uid: Counts(
@@ -161,6 +175,7 @@ async def counts(upstream: Upstream, uids: Sequence[str], timeout_s: float) -> d
             each.accessed_at_ms,
             each.transfer_dead_letter,
             each.transfer,
+            each.oldest_active_ms if each.HasField("oldest_active_ms") else None,
         )
         for each in answer.entities
     }

@@ -6,7 +6,7 @@ from typing import Final
 from bendybus.domain import bounds
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import forward, room
+from bendybus.partition_server.rules import forward, oldest, room
 from bendybus.partition_server.state.answers import EntityCounts
 from bendybus.partition_server.state.commands import Counts, Now
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -26,6 +26,9 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
     )
     wanted = command.uids or queues.uids_after(command.after_uid, most)
     found = [count(turn.partition, uid, turn.now) for uid in wanted if queues.has(uid)]
+    if command.oldest and found:
+        main = turn.partition.queues.main_of(found[0].uid)
+        found[0] = replace(found[0], oldest_active_ms=oldest.age_ms(turn.partition, main, turn.now))
     if not command.forwarding:
         return found
     return [

@@ -20,7 +20,14 @@ from bendybus.domain import errors, limits
 from bendybus.domain.entity import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX, Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import forward_lanes, forwarded, leaving, publications, room
+from bendybus.partition_server.rules import (
+    forward_lanes,
+    forwarded,
+    leaving,
+    oldest,
+    publications,
+    room,
+)
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state.answers import Forwarding, Standstill
 from bendybus.partition_server.state.commands import Now
@@ -31,7 +38,7 @@ from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.publications import Held
 from bendybus.partition_server.state.ready_set import ReadyWindow
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.records import COUNTER_MASK, Row, State
+from bendybus.partition_server.store.records import Row
 
 PAGE_ROWS: Final = 500
 
@@ -241,8 +248,6 @@ _SUFFIXES: Final = {
     SubQueue.DEAD_LETTER: f"/{DEAD_LETTER_SUFFIX}",
     SubQueue.TRANSFER: f"/{TRANSFER_SUFFIX}",
 }
-# How many rows are looked at for the oldest message that waits.
-LOOK_ROWS: Final = 100
 
 
 def of_entity(partition: PartitionState, uid: str, now: Now) -> list[Forwarding]:
@@ -261,21 +266,11 @@ def _of(partition: PartitionState, queue: MessageQueue, now: Now) -> Forwarding:
         f"{queue.entity.name}{suffix}",
         partition.destination_name(queue),
         queue.state.active,
-        _oldest_age_ms(partition, queue, now),
+        oldest.age_ms(partition, queue, now),
         forwards.forwarded[slot],
         forwards.set_aside[slot],
         _standstills(partition, queue, now),
     )
-
-
-def _oldest_age_ms(partition: PartitionState, queue: MessageQueue, now: Now) -> int | None:
-    """Return how long the oldest active message has been there, None if none is found."""
-    if not queue.state.active:
-        return None
-    found = partition.store.summaries(queue.slot, 0, COUNTER_MASK, LOOK_ROWS)
-    times = (each.enqueued_ms for each in found if each.state == State.ACTIVE)
-    oldest_ms = next(times, None)
-    return None if oldest_ms is None else max(0, now.wall_ms - oldest_ms)
 
 
 def _standstills(partition: PartitionState, queue: MessageQueue, now: Now) -> list[Standstill]:

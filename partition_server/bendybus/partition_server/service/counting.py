@@ -16,12 +16,17 @@ from bendybus.partition_server.state.entity_ref import Caller
 Counting = Generator[Callable[[Caller], Counts], list[EntityCounts], list[EntityCounts]]
 
 
-def of_entities(uids: Sequence[str]) -> Counting:
-    """Count entities by their UIDs. Raises InvalidArgument for too many."""
+def of_entities(uids: Sequence[str], *, oldest: bool = False) -> Counting:
+    """Count entities by their UIDs. Raises InvalidArgument for too many.
+
+    `oldest`: also how long the oldest message of the first one has been active.
+    """
     bounds.check_number("uids", len(uids), bounds.UIDS_A_CALL_MAX)
     found: list[EntityCounts] = []
     for first in range(0, len(uids), ENTITIES_A_LOOK):
-        found += yield partial(Counts, uids=uids[first : first + ENTITIES_A_LOOK])
+        found += yield partial(
+            Counts, uids=uids[first : first + ENTITIES_A_LOOK], oldest=oldest and not first
+        )
     return found
 
 

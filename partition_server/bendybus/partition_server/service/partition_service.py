@@ -290,7 +290,7 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         async with statuses.errors_as_status(context):
             counts = await self._counted(
                 request.partition,
-                counting.of_entities(asked)
+                counting.of_entities(asked, oldest=request.oldest)
                 if asked
                 else counting.of_all(request.after_uid, request.entities_max),
             )
@@ -311,6 +311,7 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
                     accessed_at_ms=count.accessed_at_ms,
                     transfer_dead_letter=count.transfer_dead_letter,
                     transfer=count.transfer,
+                    oldest_active_ms=count.oldest_active_ms,
                 )
                 for count in counts
             ],

@@ -304,6 +304,8 @@ class Counts:
     # `after_uid`; 0: the most that one command counts.
     entities_max: int = 0
     after_uid: str = ""
+    # Also how long the oldest message has been active, of the first entity.
+    oldest: bool = False
 
 
 @dataclass(slots=True)

@@ -45,6 +45,8 @@ class MessageQueue:
     windows: WindowMemory = field(default_factory=WindowMemory)
     last_used_mono_ms: int = 0
     accessed_at_ms: int = 0
+    # No message below this counter is active.
+    active_from: int = 0
     # A counter of a message and this are its sequence number.
     base: int = 0
     # The number of the queue in the partition's file.

@@ -584,16 +584,18 @@ class DeleteMessagesResponse(_message.Message):
     def __init__(self, deleted: _Optional[int] = ...) -> None: ...
 
 class GetCountsRequest(_message.Message):
-    __slots__ = ("partition", "uids", "entities_max", "after_uid")
+    __slots__ = ("partition", "uids", "entities_max", "after_uid", "oldest")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     UIDS_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_MAX_FIELD_NUMBER: _ClassVar[int]
     AFTER_UID_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_FIELD_NUMBER: _ClassVar[int]
     partition: int
     uids: _containers.RepeatedScalarFieldContainer[str]
     entities_max: int
     after_uid: str
-    def __init__(self, partition: _Optional[int] = ..., uids: _Optional[_Iterable[str]] = ..., entities_max: _Optional[int] = ..., after_uid: _Optional[str] = ...) -> None: ...
+    oldest: bool
+    def __init__(self, partition: _Optional[int] = ..., uids: _Optional[_Iterable[str]] = ..., entities_max: _Optional[int] = ..., after_uid: _Optional[str] = ..., oldest: bool = ...) -> None: ...
 
 class GetCountsResponse(_message.Message):
     __slots__ = ("entities", "conditions", "more")
@@ -606,7 +608,7 @@ class GetCountsResponse(_message.Message):
     def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ..., conditions: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
 
 class EntityCounts(_message.Message):
-    __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms", "transfer_dead_letter", "transfer")
+    __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms", "transfer_dead_letter", "transfer", "oldest_active_ms")
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -619,6 +621,7 @@ class EntityCounts(_message.Message):
     ACCESSED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_ACTIVE_MS_FIELD_NUMBER: _ClassVar[int]
     uid: str
     generation: int
     active: int
@@ -631,7 +634,8 @@ class EntityCounts(_message.Message):
     accessed_at_ms: int
     transfer_dead_letter: int
     transfer: int
-    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., active: _Optional[int] = ..., locked: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ..., dead_letter: _Optional[int] = ..., size_in_bytes: _Optional[int] = ..., idle_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ..., transfer_dead_letter: _Optional[int] = ..., transfer: _Optional[int] = ...) -> None: ...
+    oldest_active_ms: int
+    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., active: _Optional[int] = ..., locked: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ..., dead_letter: _Optional[int] = ..., size_in_bytes: _Optional[int] = ..., idle_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ..., transfer_dead_letter: _Optional[int] = ..., transfer: _Optional[int] = ..., oldest_active_ms: _Optional[int] = ...) -> None: ...
 
 class SetSessionStateRequest(_message.Message):
     __slots__ = ("partition", "session_token", "state", "entity_uid")

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from bendybus.domain import errors, limits, lock_token, message_access, sequence_number
+from bendybus.domain import limits, lock_token, message_access, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError, InvalidArgument

@@ -1,0 +1,255 @@
+"""externalscaler.ExternalScaler, as KEDA calls it: how many consumers an entity needs.
+
+    trigger ──► connection string ──► key, Listen ──► figures of the entity ──► targets, values
+
+KEDA sends no token. The metadata of a trigger has a connection string (`connectionFromEnv`, whose
+variable KEDA replaces by its value), and its key is verified as that of any client. Names of the
+metadata are those of KEDA's own scaler for Azure Service Bus, and a few of ours.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+
+from bendybus.domain import bounds, errors, limits, message_access, shared_access, subscription_name
+from bendybus.domain.errors import InvalidArgument
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.quota.room import Holder
+from bendybus.frontend.core.scaling import Figure, Scaling
+from bendybus.frontend.listeners import call_gate
+from bendybus.frontend.listeners.call_gate import UnaryCall
+from bendybus.frontend.listeners.request_values import Context
+from bendybus.frontend.security.authenticator import Authenticator, Caller, Operation
+from bendybus.v1 import external_scaler_pb2
+from bendybus.wire import statuses
+
+_SERVICE: Final = "/externalscaler.ExternalScaler/"
+# A trigger has a few hundred bytes.
+TRIGGER_BYTES_MAX: Final = 64 * limits.KB
+# How long a call waits for a place among those whose key is not verified yet.
+_PLACE_S: Final = 10.0
+# How often a stream looks whether there is something to do.
+LOOK_S: Final = 2.0
+_TARGET_MAX: Final = 10**12
+_MESSAGES_DEFAULT: Final = 5.0
+# By figure, the metadata with the target of each consumer, and with what activation needs.
+_NAMES: Final[Mapping[Figure, tuple[str, str]]] = {
+    Figure.MESSAGES: ("messageCount", "activationMessageCount"),
+    Figure.SESSIONS: ("sessionCount", "activationSessionCount"),
+    Figure.AGE: ("oldestMessageAgeSeconds", "activationOldestMessageAgeSeconds"),
+}
+_CONNECTION: Final = ("connectionFromEnv", "connection")
+_TOKEN_LASTS_S: Final = 60
+Metadata = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """What a trigger wants. `targets`: by figure, what one consumer takes, and the activation."""
+
+    path: str
+    targets: Mapping[Figure, tuple[float, float]]
+
+
+def read(metadata: Metadata) -> Trigger:
+    """Return what the metadata of a trigger says. Raises InvalidArgument."""
+    queue, topic = metadata.get("queueName", ""), metadata.get("topicName", "")
+    subscription = metadata.get("subscriptionName", "")
+    if bool(queue) == bool(topic) or bool(topic) != bool(subscription):
+        raise InvalidArgument("queueName", "or topicName and subscriptionName must be given.")
+    if metadata.get("useRegex", "").lower() == "true":
+        raise InvalidArgument(
+            "useRegex", "is not supported here: use a trigger for each, or KEDA's azure-servicebus."
+        )
+    path = queue or subscription_name.compose(topic, subscription)
+    bounds.check_path(path)
+    targets = {
+        figure: (
+            _number(metadata, target, _MESSAGES_DEFAULT, least=0.001),
+            _number(metadata, activation, 0.0),
+        )
+        for figure, (target, activation) in _NAMES.items()
+        if target in metadata
+    }
+    if not targets:
+        activation = _NAMES[Figure.MESSAGES][1]
+        targets = {Figure.MESSAGES: (_MESSAGES_DEFAULT, _number(metadata, activation, 0.0))}
+    return Trigger(path, targets)
+
+
+def token_of(metadata: Metadata, now_s: float) -> str:
+    """Return the token of a trigger's connection string; "" if it has none."""
+    text = next((metadata[name] for name in _CONNECTION if metadata.get(name)), "")
+    pairs = (part.partition("=") for part in text.split(";"))
+    parts = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    if parts.get("sharedaccesssignature"):
+        return parts["sharedaccesssignature"]
+    key, policy = parts.get("sharedaccesskey", ""), parts.get("sharedaccesskeyname", "")
+    if not key or not policy:
+        return ""
+    uri = parts.get("endpoint", "").replace("sb://", "https://") or "https://bus/"
+    return shared_access.sign(uri, policy, key, int(now_s) + _TOKEN_LASTS_S)
+
+
+def _number(metadata: Metadata, name: str, default: float, *, least: float = 0.0) -> float:
+    text = metadata.get(name, "")
+    if not text:
+        return default
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not least <= found <= _TARGET_MAX:
+        raise InvalidArgument(name, f"must be a number from {least:g} on (got {text[:40]!r}).")
+    return found
+
+
+def _metric(figure: Figure) -> str:
+    return f"bendybus-{figure}"
+
+
+_Answer = Callable[["ExternalScaler", Trigger, Any], Awaitable[Any]]
+
+
+class ExternalScaler:
+    """The scaler of one front end; `handlers` has a handler for each method."""
+
+    def __init__(
+        self, front_end: FrontEnd, authenticator: Authenticator, request_bytes: int
+    ) -> None:
+        self._front_end = front_end
+        self._authenticator = authenticator
+        self._request_bytes = request_bytes
+        self._scaling = Scaling(front_end)
+
+    def handlers(self) -> dict[str, Any]:
+        """Return handlers by method. Each verifies the key in its request."""
+        trigger, metrics = (
+            external_scaler_pb2.ScaledObjectRef,
+            external_scaler_pb2.GetMetricsRequest,
+        )
+        return {
+            f"{_SERVICE}IsActive": self._unary(trigger, ExternalScaler._is_active),
+            f"{_SERVICE}GetMetricSpec": self._unary(trigger, ExternalScaler._specs),
+            f"{_SERVICE}GetMetrics": self._unary(metrics, ExternalScaler._metrics),
+            f"{_SERVICE}StreamIsActive": self._stream(),
+        }
+
+    def _unary(self, kind: Any, answer: _Answer) -> Any:
+        async def called(_: AsyncIterator[bytes], context: Context) -> None:
+            async with statuses.errors_as_status(context):
+                request, caller = await self._read(context, kind)
+                metadata = getattr(request, "scaledObjectRef", request).scalerMetadata
+                with UnaryCall(self._front_end.quota, context, caller.policy) as call:
+                    trigger = self._allowed(caller, metadata)
+                    answered = await answer(self, trigger, request)
+                    await call.write(answered.SerializeToString())
+
+        return grpc.stream_stream_rpc_method_handler(called)
+
+    def _stream(self) -> Any:
+        async def called(_: AsyncIterator[bytes], context: Context) -> None:
+            async with statuses.errors_as_status(context):
+                request, caller = await self._read(context, external_scaler_pb2.ScaledObjectRef)
+                streams, holder = (
+                    self._front_end.quota.streams,
+                    Holder(context.peer(), caller.policy),
+                )
+                if not streams.take(holder, 1):
+                    raise errors.ServerBusy("too many streams are open.", retry_after_ms=1_000)
+                try:
+                    await self._watch(context, request.scalerMetadata)
+                finally:
+                    streams.give(holder, 1)
+
+        return grpc.stream_stream_rpc_method_handler(called)
+
+    async def _watch(self, context: Context, metadata: Metadata) -> None:
+        """Write whether a trigger is active, at once and whenever that changes."""
+        said: bool | None = None
+        while True:
+            # A key that was rotated, or an entity that is gone, ends the stream.
+            trigger = self._allowed(self._authenticated(metadata), metadata)
+            answer = await self._is_active(trigger, None)
+            if answer.result != said:
+                said = answer.result
+                await context.write(answer.SerializeToString())
+            await asyncio.sleep(LOOK_S)
+
+    async def _read(self, context: Context, kind: Any) -> tuple[Any, Caller]:
+        """Return a request and its caller. Raises what refuses either.
+
+        Until its key is verified it is a stranger's: it has one of a few places of its connection.
+        """
+        quota = self._front_end.quota
+        room, holder = quota.open_calls, Holder(context.peer(), "")
+        try:
+            async with asyncio.timeout(_PLACE_S):
+                await room.wait(holder, 1)
+        except TimeoutError:
+            raise errors.ServerBusy(
+                "too many calls of this connection wait to be read. Repeat it.",
+                retry_after_ms=1_000,
+            ) from None
+        try:
+            with UnaryCall(quota, context, "") as call:
+                data = await call.read(self._request_bytes)
+                if len(data) > TRIGGER_BYTES_MAX:
+                    raise errors.MessageSizeExceeded(
+                        f"the request has {len(data)} bytes; a trigger has at most "
+                        f"{TRIGGER_BYTES_MAX}."
+                    )
+                request = call_gate.parsed(data, kind.FromString)
+            metadata = getattr(request, "scaledObjectRef", request).scalerMetadata
+            caller = self._authenticated(metadata)
+        finally:
+            room.give(holder, 1)
+        quota.is_known(context.peer())
+        return request, caller
+
+    def _authenticated(self, metadata: Metadata) -> Caller:
+        return self._authenticator.authenticate(token_of(metadata, time.time()))
+
+    def _allowed(self, caller: Caller, metadata: Metadata) -> Trigger:
+        """Return what a trigger wants, if its key has the right to it there."""
+        trigger = read(metadata)
+        caller.check(Operation.GET_SCALING, trigger.path)
+        return trigger
+
+    async def _is_active(self, trigger: Trigger, _: Any) -> Any:
+        active = False
+        for figure, (_target, activation) in trigger.targets.items():
+            active |= await self._figure(trigger, figure) > activation
+        return external_scaler_pb2.IsActiveResponse(result=active)
+
+    async def _specs(self, trigger: Trigger, _: Any) -> Any:
+        specs = [
+            external_scaler_pb2.MetricSpec(
+                metricName=_metric(figure),
+                targetSize=max(1, math.ceil(target)),
+                targetSizeFloat=target,
+            )
+            for figure, (target, _activation) in trigger.targets.items()
+        ]
+        return external_scaler_pb2.GetMetricSpecResponse(metricSpecs=specs)
+
+    async def _metrics(self, trigger: Trigger, request: Any) -> Any:
+        for figure in trigger.targets:
+            if request.metricName in (_metric(figure), ""):
+                value = await self._figure(trigger, figure)
+                found = external_scaler_pb2.MetricValue(
+                    metricName=_metric(figure), metricValue=math.ceil(value), metricValueFloat=value
+                )
+                return external_scaler_pb2.GetMetricsResponse(metricValues=[found])
+        names = ", ".join(map(_metric, trigger.targets))
+        raise InvalidArgument("metricName", f"must be one of {names}.")
+
+    async def _figure(self, trigger: Trigger, figure: Figure) -> float:
+        entity = self._front_end.directory.find(trigger.path)
+        message_access.check(entity, message_access.Access.RECEIVE)
+        return await self._scaling.figure(entity, figure)
