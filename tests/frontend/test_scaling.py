@@ -16,7 +16,7 @@ pytestmark = pytest.mark.requirement("R654")
 
 
 class Partition:
-    """A partition with so many active messages, which may be away."""
+    """A partition with a number of active messages; it may be away."""
 
     def __init__(self, partition: int, active: int, age_ms: int | None = None) -> None:
         self.partition, self.available = partition, True
@@ -25,7 +25,7 @@ class Partition:
 
     @property
     def calls(self) -> "Partition":
-        """What calls are made with."""
+        """The stub for calls."""
         return self
 
     def conditions(self) -> list[str]:

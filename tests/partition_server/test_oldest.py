@@ -13,7 +13,7 @@ pytestmark = pytest.mark.requirement("R654")
 
 
 def age_ms(queue: Driver) -> int | None:
-    """Return what a partition reports."""
+    """Return the age that a partition reports."""
     [[counts]] = queue.run(Counts("t", [queue.ref().uid], oldest=True))
     found: int | None = counts.oldest_active_ms
     return found

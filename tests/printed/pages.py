@@ -21,6 +21,7 @@ PARSED: Final[dict[str, str | dict[str, str]]] = {
     "docs/how-to/retained-data.md": CLUSTER,
     "docs/how-to/run-data-pipelines.md": SPARK,
     "docs/how-to/run-pipelines-on-kubernetes.md": CLUSTER,
+    "docs/how-to/scale-with-keda.md": CLUSTER,
     "docs/how-to/test-on-a-cluster.md": CLUSTER,
     "docs/how-to/troubleshoot-on-kubernetes.md": CLUSTER,
     "docs/how-to/upgrade.md": CLUSTER,

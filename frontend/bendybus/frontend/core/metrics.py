@@ -143,23 +143,23 @@ class Metrics:
             ["partition"],
             registry=registry,
         )
-        self.stale_figures = Counts(
-            "bendybus_stale_scaling_figures",
-            "Figures for a scaler that a partition did not give: the last known one was used",
-            label,
-            registry=registry,
-        )
         self._name_of: Callable[[str], str | None] = lambda path: path
         self._refusals = _RefusalCollector()
         registry.register(self._refusals)
         self.loop_lag = Gauge(
             "bendybus_loop_lag_seconds", "How late the event loop runs", registry=registry
         )
-        self._count_transactions(registry)
+        self._count_further(registry)
 
-    def _count_transactions(self, registry: CollectorRegistry) -> None:
+    def _count_further(self, registry: CollectorRegistry) -> None:
         self.transactions = Counts(
             "bendybus_transactions", "Transactions that ended", ["outcome"], registry=registry
+        )
+        self.stale_figures = Counts(
+            "bendybus_stale_scaling_figures",
+            "Figures for a scaler that a partition did not give: the last known one was used",
+            ["entity"],
+            registry=registry,
         )
         self.open_transactions = Gauge(
             "bendybus_open_transactions", "Transactions being collected", registry=registry

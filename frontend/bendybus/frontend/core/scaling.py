@@ -35,7 +35,7 @@ ENTITIES_MAX: Final = 1_000
 
 
 class Figure(StrEnum):
-    """What an entity is scaled by."""
+    """A measure of the work that waits in an entity."""
 
     MESSAGES = "messages"
     SESSIONS = "sessions"
@@ -44,7 +44,7 @@ class Figure(StrEnum):
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of an entity."""
+    """The last answers about an entity."""
 
     # By partition: the answer, and when it came.
     counts: dict[int, tuple[Counts, float]] = field(default_factory=dict)

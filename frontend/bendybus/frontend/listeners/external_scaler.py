@@ -50,14 +50,14 @@ Metadata = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What a trigger wants. `targets`: by figure, what one consumer takes, and the activation."""
+    """A trigger. `targets`: by figure, the part of one consumer, and the activation."""
 
     path: str
     targets: Mapping[Figure, tuple[float, float]]
 
 
 def read(metadata: Metadata) -> Trigger:
-    """Return what the metadata of a trigger says. Raises InvalidArgument."""
+    """Return the trigger of some metadata. Raises InvalidArgument."""
     queue, topic = metadata.get("queueName", ""), metadata.get("topicName", "")
     subscription = metadata.get("subscriptionName", "")
     if bool(queue) == bool(topic) or bool(topic) != bool(subscription):
@@ -182,7 +182,7 @@ class ExternalScaler:
             await asyncio.sleep(LOOK_S)
 
     async def _read(self, context: Context, kind: Any) -> tuple[Any, Caller]:
-        """Return a request and its caller. Raises what refuses either.
+        """Return a request and its caller. Raises why one of them is refused.
 
         Until its key is verified it is a stranger's: it has one of a few places of its connection.
         """
@@ -216,7 +216,7 @@ class ExternalScaler:
         return self._authenticator.authenticate(token_of(metadata, time.time()))
 
     def _allowed(self, caller: Caller, metadata: Metadata) -> Trigger:
-        """Return what a trigger wants, if its key has the right to it there."""
+        """Return a trigger whose key has the right to its figures."""
         trigger = read(metadata)
         caller.check(Operation.GET_SCALING, trigger.path)
         return trigger

@@ -68,7 +68,7 @@ class Counts:
     accessed_at_ms: int = 0
     transfer_dead_letter: int = 0
     transfer: int = 0
-    # How long the oldest message has been active; None: there is none, or it was not asked for.
+    # The age of the oldest active message; None: no message is active, or no age was asked for.
     oldest_active_ms: int | None = None
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -158,7 +158,7 @@ async def fence_idle(upstream: Upstream, entity: Entity, idle_ms: int, timeout_s
 async def counts(
     upstream: Upstream, uids: Sequence[str], timeout_s: float, *, oldest: bool = False
 ) -> dict[str, Counts]:
-    """Return what a partition holds of these entities, by UID. Raises the domain error.
+    """Return the counts of these entities in a partition, by UID. Raises the domain error.
 
     `oldest`: also how long the oldest message of the first one has been active.
     """

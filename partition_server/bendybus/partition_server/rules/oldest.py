@@ -17,7 +17,7 @@ _PAGE_ROWS: Final = 100
 
 
 def age_ms(partition: PartitionState, queue: MessageQueue, now: Now) -> int | None:
-    """Return for how many ms it has been active; None if there is none, or none was found yet."""
+    """Return its age in ms; None if no message is active, or none was found yet."""
     if not queue.state.active:
         return None
     for _ in range(LOOK_ROWS // _PAGE_ROWS):

@@ -24,9 +24,8 @@ def of_entities(uids: Sequence[str], *, oldest: bool = False) -> Counting:
     bounds.check_number("uids", len(uids), bounds.UIDS_A_CALL_MAX)
     found: list[EntityCounts] = []
     for first in range(0, len(uids), ENTITIES_A_LOOK):
-        found += yield partial(
-            Counts, uids=uids[first : first + ENTITIES_A_LOOK], oldest=oldest and not first
-        )
+        some = uids[first : first + ENTITIES_A_LOOK]
+        found += yield partial(Counts, uids=some, oldest=oldest and not first)
     return found
 
 

@@ -272,7 +272,7 @@ class EntityCounts:
     forwarding: Sequence[Forwarding] = ()
     # Which of its queues data pipelines drain, and who has the lease; if that was asked for.
     drains: Sequence[tuple[SubQueue, str]] = ()
-    # How long the oldest message has been active, if that was asked for; None: there is none.
+    # The age of the oldest active message, if that was asked for; None: no message is active.
     oldest_active_ms: int | None = None
 
     @property
