@@ -35,7 +35,7 @@ _DIGITS_MAX: Final = 20
 # Options that choose from a list, or order it. They are refused: to ignore one gives a wrong list.
 _CHOOSING: Final = ("$filter", "$orderby")
 # What is written of a response before the client must take some of it.
-_PIECE_BYTES: Final = 32 * limits.KB
+PIECE_BYTES: Final = 32 * limits.KB
 _IDENTITY: Final = "identity"
 _CONTINUE: Final = "100-continue"
 _BEARER: Final = "bearer "
@@ -271,8 +271,8 @@ async def write(request: web.Request, response: web.Response) -> web.StreamRespo
     made = web.StreamResponse(status=response.status, headers=response.headers)
     made.content_length = len(body)
     await made.prepare(request)
-    for start in range(0, len(body), _PIECE_BYTES):
-        await made.write(body[start : start + _PIECE_BYTES])
+    for start in range(0, len(body), PIECE_BYTES):
+        await made.write(body[start : start + PIECE_BYTES])
     await made.write_eof()
     return made
 
