@@ -80,7 +80,7 @@ def image() -> str:
         Path(folder).chmod(0o755)
         for name in PROGRAMS:
             shutil.copy(programs() / name, files / name)
-        command: list[str | Path] = [TOOLS / "image", "--dir", f"{files}:/opt/keda"]
+        command: list[str | Path] = [TOOLS / "image", "--dir", f"{files}:/usr/local/share/keda"]
         run([*command, "--load", made, Path(folder) / "image.tar"], timeout_s=600)
     return made
 
@@ -155,7 +155,7 @@ def _adapted(document: Body, image: str) -> Body:
     container |= {
         "image": image,
         "imagePullPolicy": "Never",
-        "command": [f"/opt/keda/{program}"],
+        "command": [f"/usr/local/share/keda/{program}"],
         "securityContext": {"runAsUser": 10001},
     }
     container.pop("resources", None)

@@ -40,6 +40,7 @@ ADMINISTRATION = [
     ("PUT", "/orders/messages/5/6"),
     ("DELETE", "/orders/messages/5/{ca4bec0f-8e87-1fbc-e5c1-21bcd06885c5}"),
     ("DELETE", f"/orders/messages/5/6/{LOCK}"),
+    ("DELETE", f"/orders/messages//{LOCK}"),
     ("PUT", "/orders"),
     ("POST", "/messages"),
     ("POST", "/messages/head"),

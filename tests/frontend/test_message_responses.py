@@ -166,3 +166,20 @@ def test_every_value_has_a_header_or_a_place_beside_it(kind: str, data: st.DataO
     headers, broker, _ = answered(delivered(message))
 
     assert ("p" in headers) != ("p" in broker.get("UserProperties", {}))
+
+
+def test_a_session_with_an_empty_name_is_one() -> None:
+    _, broker, _ = answered(delivered(session_ids=""))
+
+    assert broker["SessionId"] == ""
+
+
+def test_all_headers_together_are_bounded() -> None:
+    message = message_pb2.Message(data=[b"x"])
+    for number in range(30):
+        message.application_properties[f"n{number}"].string_value = "z" * 3_000
+
+    headers, broker, _ = answered(delivered(message))
+
+    assert sum(len(name) + len(text) for name, text in headers.items()) < 60_000
+    assert broker["OmittedProperties"]

@@ -185,7 +185,7 @@ def test_a_batch_has_bodies_that_are_texts_and_properties_of_each_message() -> N
         [
             {"Body": "ü", "BrokerProperties": {"Label": "a", "TimeToLiveTimeSpan": "00:00:40"}},
             {"Body": "b", "UserProperties": {"n": 1, "t": DATE, "none": None}},
-            {},
+            {"body": ""},
         ]
     )
 
@@ -204,6 +204,7 @@ def test_a_batch_has_bodies_that_are_texts_and_properties_of_each_message() -> N
     "text",
     [
         *("", "{}", "[", "[]", "[{},]", "[{}", "[{}] x", "[{} {}]", "[1]", '["a"]', "\x00"),
+        *("[{}]", '[{"Bodies": "a"}]', '[{"Body": "?", "IsBodyBase64": true}]'),
         *('[{"Body": 5}]', '[{"Body": "\\ud800"}]', '[{"BrokerProperties": 5}]', "[" * 100_000),
         '[{"UserProperties": 5}]',
     ],
@@ -213,13 +214,93 @@ def test_what_is_no_batch_is_refused(text: str) -> None:
         batch(text)
 
 
+def test_names_in_a_batch_are_compared_without_case_and_bytes_come_as_base64() -> None:
+    made = batch(
+        [
+            {"body": "a", "brokerProperties": {"LABEL": "l"}, "USERPROPERTIES": {"n": 1}},
+            {"Body": "AP8=", "IsBodyBase64": True},
+        ]
+    )
+
+    assert head_of(made).subject == "l"
+    assert list(head_of(made).application_properties) == ["n"]
+    assert message_pb2.Message.FromString(made.messages[1]).data == [b"\x00\xff"]
+
+
+def test_headers_may_be_utf_8_or_latin_1() -> None:
+    for encoding in ("utf-8", "latin-1"):
+        given = [
+            (b"BrokerProperties", '{"MessageId": "é1"}'.encode(encoding)),
+            (b"Region", '"café"'.encode(encoding)),
+        ]
+
+        made = sent_messages.single(given, b"")
+
+        assert list(made.message_ids) == ["é1"]
+        assert head_of(made).application_properties["Region"].string_value == "café"
+
+
+@pytest.mark.parametrize("name", ["BrokerProperties", "Color"])
+def test_a_header_that_comes_twice_is_refused(name: str) -> None:
+    value = b"{}" if name == "BrokerProperties" else b'"red"'
+
+    with pytest.raises(InvalidArgument, match=name):
+        sent_messages.single([(name.encode(), value)] * 2, b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        (DATE, DATE_MS),
+        ("Fri, 04 Dec 2026 11:00:00 +0100", DATE_MS),
+        ("4 Dec 2026 10:00:00 UTC", DATE_MS),
+        ("2026-12-04T10:00:00Z", DATE_MS),
+        ("2026-12-04T10:00:00", DATE_MS),
+        ("2026-12-04T11:00:00+01:00", DATE_MS),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", None),
+        ("Fri, 04 Dec 2026 10:00 PM", ""),
+        ("Fri, 04 Dec 2026 10:00:00 CET", ""),
+        ("Fri, 04 Dec 0026 10:00:00", ""),
+        ("Fri, 31 Feb 2026 10:00:00 GMT", ""),
+    ],
+)
+def test_a_scheduled_time_is_read_strictly(text: str, time_ms: int | str | None) -> None:
+    given = {"ScheduledEnqueueTimeUtc": text}
+    if time_ms == "":
+        with pytest.raises(InvalidArgument, match="ScheduledEnqueueTimeUtc"):
+            sent(given)
+        return
+
+    assert list(sent(given).scheduled_enqueue_time_ms) == ([] if time_ms is None else [time_ms])
+
+
+def test_the_smallest_and_largest_numbers_have_their_types() -> None:
+    given = {"a": -(2**31), "b": -(2**31) - 1, "c": 2**63, "d": 2**64 - 1, "e": 2**31}
+
+    found = head_of(sent({"UserProperties": given})).application_properties
+
+    kinds = [found[name].WhichOneof("kind") for name in given]
+    assert kinds == ["int_value", "long_value", "ulong_value", "ulong_value", "long_value"]
+
+
+def test_the_content_type_of_the_header_wins() -> None:
+    assert head_of(sent({"ContentType": "a/b"})).content_type == "a/b"
+    assert head_of(sent({"ContentType": "a/b"}, Content_Type="c/d")).content_type == "c/d"
+
+
+def test_a_batch_has_at_most_so_many() -> None:
+    assert len(batch([{"Body": ""}] * limits.FRAME_MESSAGES_MAX).messages) == (
+        limits.FRAME_MESSAGES_MAX
+    )
+
+
 def test_a_batch_of_too_many_is_refused_before_the_rest_is_read() -> None:
     with pytest.raises(MessageSizeExceeded):
-        batch("[" + "{}," * (limits.FRAME_MESSAGES_MAX + 1) + "nothing")
+        batch("[" + '{"Body":""},' * (limits.FRAME_MESSAGES_MAX + 1) + "nothing")
 
 
 def test_a_batch_may_begin_with_a_mark_and_have_spaces_everywhere() -> None:
-    made = whole(sent_messages.batch(b"\xef\xbb\xbf \n[ {\t} ,\r\n{} ] \n"))
+    made = whole(sent_messages.batch(b'\xef\xbb\xbf \n[ {\t"Body" :"" } ,\r\n{"Body": ""} ] \n'))
 
     assert len(made.messages) == 2
 
@@ -251,3 +332,28 @@ def test_no_bytes_do_more_than_be_refused(body: bytes) -> None:
         whole(sent_messages.batch(body))
     with contextlib.suppress(BusError):
         sent(body.decode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"Ignored": [' + "0," * 200_000 + "0]}]",
+        '[{"UserProperties": {' + ",".join(f'"{n}": 1' for n in range(90_000)) + "}}]",
+        '[{"BrokerProperties": {"Other": [' + "[]," * 200_000 + "[]]}}]",
+        '[{"Ignored": ' + "1" * 200_000 + "}]",
+    ],
+    ids=["ignored", "properties", "nested", "number"],
+)
+def test_a_batch_that_would_become_much_more_than_its_bytes_is_refused(text: str) -> None:
+    with pytest.raises((InvalidArgument, MessageSizeExceeded)):
+        batch(text)
+
+
+def test_long_values_that_are_allowed_are_read_whole() -> None:
+    properties = {f"name-{n}": 1234567 for n in range(2_000)}
+    given = [{"Body": "x" * 200_000, "UserProperties": properties, "Ignored": 12345.5}]
+
+    made = batch(json.dumps(given) + " ")
+
+    assert len(head_of(made).application_properties) == 2_000
+    assert {each.int_value for each in head_of(made).application_properties.values()} == {1234567}

@@ -200,6 +200,72 @@ def test_a_large_message_comes_and_goes(plain: HttpBus) -> None:
         assert rest.complete(locked).status == 200
 
 
+def test_a_message_larger_than_the_share_of_a_connection_is_sent(plain: HttpBus) -> None:
+    queue = new_queue(plain, max_message_size_in_kilobytes=100 * 1024)
+    body = os.urandom(20 * MB)
+    with plain.rest() as rest:
+        assert rest.send(queue, body).status == 201
+
+        taken = rest.take(queue, 20)
+
+        assert (taken.status, taken.body == body) == (200, True)
+
+
+def raw(bus: HttpBus, method: str, path: str, *, times: int = 1) -> socket.socket:
+    """Return a connection with requests without a body, one behind the other."""
+    host, _, port = bus.http.rpartition(":")
+    made = socket.create_connection((host, int(port)), timeout=30)
+    request = f"{method} {path} HTTP/1.1\r\nHost: {bus.http}\r\nContent-Length: 0\r\n\r\n"
+    made.sendall(request.encode() * times)
+    return made
+
+
+def test_a_client_that_sends_nothing_more_is_answered(plain: HttpBus) -> None:
+    queue = new_queue(plain)
+    with plain.rest() as rest:
+        for _ in range(20):
+            with raw(plain, "POST", f"/{queue}/messages") as half:
+                half.shutdown(socket.SHUT_WR)
+                assert half.recv(4096).startswith(b"HTTP/1.1 201")
+                assert half.recv(4096) == b""
+
+        for _ in range(10):
+            # It has gone, as far as anyone can tell; a message is not lost with it.
+            with raw(plain, "DELETE", f"/{queue}/messages/head?timeout=5") as half:
+                half.shutdown(socket.SHUT_WR)
+                half.recv(4096)
+
+        left = 0
+        while rest.take(queue, 1).status == 200:
+            left += 1
+    assert left >= 10
+
+
+def test_a_client_that_has_gone_behind_many_requests_gets_nothing(plain: HttpBus) -> None:
+    queue = new_queue(plain, lock_duration=timedelta(minutes=5))
+    with plain.rest() as rest:
+        with raw(plain, "DELETE", f"/{queue}/messages/head?timeout=50", times=500):
+            time.sleep(0.3)
+        rest.send(queue, b"x")
+
+        assert rest.take(queue, 5).body == b"x"
+
+
+def test_a_message_with_many_properties_can_be_read_by_every_client(plain: HttpBus) -> None:
+    queue = new_queue(plain)
+    properties = {f"p{number}": str(number) for number in range(120)}
+    with plain.rest() as rest:
+        assert rest.send_batch(queue, [{"Body": "x", "UserProperties": properties}]).status == 201
+
+        taken = rest.take(queue)
+
+        assert taken.status == 200
+        aside = taken.broker["UserProperties"]
+        in_headers = {name for name in properties if name in taken.headers}
+        assert set(properties) == in_headers | set(aside)
+        assert len(taken.headers) < 80
+
+
 def test_what_is_too_large_is_refused_before_it_comes(plain: HttpBus) -> None:
     queue = new_queue(plain)
     host, _, port = plain.http.rpartition(":")

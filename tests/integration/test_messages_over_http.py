@@ -6,47 +6,26 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from bendybus.domain import shared_access
 from tests.integration.amqp import AmqpBus
+from tests.integration.http_bus import LOCK, connected, running
 from tests.integration.rest import Rest
-from tests.integration.secured import ROOT, policy
 from tests.integration.web import WebBus
 from tests.ports import HOST, free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.requirement("R652")]
-POLICIES = {
-    "send": (["Send"], ""),
-    "listen": (["Listen"], ""),
-    "send-here": (["Send"], "here"),
-    "listen-here": (["Listen"], "here"),
-    "all-there": (["Manage"], "there"),
-    "listen-topic": (["Listen"], "topic"),
-}
-LOCK = "ca4bec0f-8e87-1fbc-e5c1-21bcd06885c5"
 _names = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBus]:
-    policies = (
-        policy(name, rights, [f"{name}-key"], entity) for name, (rights, entity) in POLICIES.items()
-    )
-    made = WebBus(tmp_path_factory.mktemp("bus"), [ROOT, *policies])
-    with made.azure() as administration:
-        for name in ("here", "there"):
-            administration.create_queue(name, lock_duration=timedelta(seconds=10))
-        administration.create_topic("topic")
-        administration.create_subscription("topic", "all", lock_duration=timedelta(seconds=10))
-        administration.create_queue("in-sessions", requires_session=True)
-    yield made
-    made.end()
+    with running(tmp_path_factory.mktemp("bus")) as made:
+        yield made
 
 
 @pytest.fixture
@@ -61,11 +40,6 @@ def queue(bus: WebBus) -> str:
     with bus.azure() as administration:
         administration.create_queue(name, enable_partitioning=True)
     return name
-
-
-def connected(bus: WebBus, token: str | None = None, timeout: float = 70) -> Rest:
-    """Return a connection; without a token, with the root policy's."""
-    return Rest(bus.https, bus.token() if token is None else token, bus.tls(), timeout)
 
 
 def test_a_message_is_sent_locked_renewed_unlocked_and_completed(rest: Rest, queue: str) -> None:
@@ -99,6 +73,60 @@ def test_a_message_is_received_and_deleted(rest: Rest, queue: str) -> None:
     assert sorted(int(each.body) for each in taken) == list(range(20))
     assert not any("location" in each.headers for each in taken)
     assert rest.take(queue, 0).status == 204
+
+
+def test_locking_and_deleting_share_what_was_fetched(rest: Rest, queue: str) -> None:
+    for number in range(6):
+        assert rest.send(queue, str(number)).status == 201
+
+    found = [(rest.take if number % 2 else rest.lock)(queue, 1) for number in range(6)]
+
+    assert [each.status for each in found] == [201, 200] * 3
+    assert {int(each.body) for each in found} == set(range(6))
+
+
+def test_a_queue_that_was_made_again_is_received_from(bus: WebBus, rest: Rest) -> None:
+    with bus.azure() as administration:
+        for number in range(3):
+            administration.create_queue("again")
+            assert rest.send("again", str(number)).status == 201
+            assert rest.lock("again").body == str(number).encode()
+            administration.delete_queue("again")
+            assert rest.lock("again", 0).status == 410
+
+
+@pytest.mark.parametrize("status", ["Disabled", "ReceiveDisabled", "SendDisabled"])
+def test_what_is_disabled_is_forbidden(bus: WebBus, rest: Rest, queue: str, status: str) -> None:
+    rest.send(queue, b"x")
+    with bus.azure() as administration:
+        properties = administration.get_queue(queue)
+        properties.status = status
+        administration.update_queue(properties)
+
+    sent, locked = rest.send(queue), rest.lock(queue, 1)
+
+    assert sent.status == (201 if status == "ReceiveDisabled" else 403)
+    assert locked.status == (201 if status == "SendDisabled" else 403)
+
+
+def test_requests_as_powershell_makes_them(bus: WebBus, rest: Rest, queue: str) -> None:
+    headers = {
+        "User-Agent": "Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1",
+        "Content-Type": "application/json; charset=utf-8",
+        "Expect": "100-continue",
+        "BrokerProperties": '{"Label":"l","TimeToLive":30}',
+        "Priority": '"high"',
+        "Connection": "Keep-Alive",
+    }
+
+    sent = rest.ask(
+        "POST", f"/{queue}/messages?TimeOut=20&api-version=2017-04", b'{"a": 1}', headers
+    )
+    taken = rest.ask("DELETE", f"/{queue}/messages/head?TimeOut=1")
+
+    assert (sent.status, taken.status, taken.body) == (201, 200, b'{"a": 1}')
+    assert taken.headers["content-type"] == "application/json; charset=utf-8"
+    assert (taken.headers["priority"], taken.broker["TimeToLive"]) == ('"high"', 30)
 
 
 def test_an_empty_queue_answers_in_the_time_that_the_caller_gives(rest: Rest, queue: str) -> None:
@@ -210,6 +238,8 @@ def test_every_status_has_a_sentence(rest: Rest, queue: str) -> None:
         "a subscription": rest.send("topic/subscriptions/all"),
         "a sub-queue": rest.send("here/$DeadLetterQueue"),
         "no sub-queue": rest.lock("here/$Other", 0),
+        "settling in a topic": rest.ask("DELETE", f"/topic/messages/1/{LOCK}"),
+        "another method": rest.ask("POST", f"/{queue}"),
         "a time": rest.lock(queue, -1),
         "too large": rest.send(queue, large),
         "no JSON": rest.send(queue, b"", "nothing"),
@@ -229,6 +259,8 @@ def test_every_status_has_a_sentence(rest: Rest, queue: str) -> None:
         "a subscription": 400,
         "a sub-queue": 400,
         "no sub-queue": 400,
+        "settling in a topic": 400,
+        "another method": 400,
         "a time": 400,
         "too large": 403,
         "no JSON": 400,
@@ -309,81 +341,3 @@ def test_a_lock_may_be_settled_through_another_connection(bus: WebBus, queue: st
         first.connection.close()
 
         assert second.complete(locked).status == 200
-
-
-# Rights
-
-
-CALLS = {
-    "send": ("POST", "/here/messages", "Send"),
-    "lock": ("POST", "/here/messages/head?timeout=0", "Listen"),
-    "take": ("DELETE", "/here/messages/head?timeout=0", "Listen"),
-    "unlock": ("PUT", f"/here/messages/1/{LOCK}", "Listen"),
-    "renew": ("POST", f"/here/messages/1/{LOCK}", "Listen"),
-    "complete": ("DELETE", f"/here/messages/1/{LOCK}", "Listen"),
-}
-
-
-def signed(bus: WebBus, name: str, path: str = "", *, host: str = "", ago_s: int = 0) -> str:
-    """Return a token of a policy for a path; `ago_s`: it expired so long ago."""
-    expires = round(time.time()) - ago_s if ago_s else shared_access.NEVER_S
-    return shared_access.sign(f"https://{host or bus.https}/{path}", name, f"{name}-key", expires)
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_each_call_needs_its_right_on_its_entity(bus: WebBus, rest: Rest, call: str) -> None:
-    method, path, right = CALLS[call]
-    while rest.take("here", 0).status == 200:
-        continue
-    mine = "send" if right == "Send" else "listen"
-    other = "listen" if right == "Send" else "send"
-    whole, _, _ = path.partition("?")
-    good = {
-        "on the namespace": signed(bus, mine),
-        "on the entity": signed(bus, f"{mine}-here"),
-        "for the entity": signed(bus, mine, "here"),
-        "for the URL": signed(bus, mine, whole.strip("/")),
-        "for a part of it": signed(bus, mine, "here/messages"),
-        "in capitals": signed(bus, mine, "HERE/Messages"),
-    }
-    bad = {
-        "none": "",
-        "no token": "Basic abc",
-        "another key": signed(bus, mine).replace("skn=", "skn=x"),
-        "wrong signature": signed(bus, mine).replace("sig=", "sig=A"),
-        "expired": signed(bus, mine, ago_s=3600),
-        "another right": signed(bus, other),
-        "another right here": signed(bus, f"{other}-here"),
-        "another entity": signed(bus, "all-there"),
-        "for another entity": signed(bus, mine, "there"),
-        "for a longer path": signed(bus, mine, f"{whole.strip('/')}/more"),
-        "for a longer name": signed(bus, mine, "here-too"),
-        "for another URL": signed(bus, mine, "here/messages-of-others"),
-        "for a subscription": signed(bus, mine, "here/subscriptions/all"),
-    }
-
-    with connected(bus, "") as stranger:
-        allowed, refused = {}, {}
-        for name, token in bad.items():
-            stranger.token = token
-            refused[name] = stranger.ask(method, path)
-        for name, token in good.items():
-            stranger.token = token
-            allowed[name] = stranger.ask(method, path).status
-
-    done = {"send": 201, "lock": 204, "take": 204}.get(call, 404)
-    assert {name: answer.status for name, answer in refused.items()} == dict.fromkeys(bad, 401)
-    assert all(answer.sentence.count("SubCode=40100") == 1 for answer in refused.values())
-    assert allowed == dict.fromkeys(good, done)
-    # Refused calls changed nothing.
-    left = sum(rest.take("here", 0).status == 200 for _ in range(len(good) + 1))
-    assert left == (len(good) if call == "send" else 0)
-
-
-def test_listen_on_a_topic_is_enough_to_settle_in_its_subscription(bus: WebBus) -> None:
-    with connected(bus) as root, connected(bus, signed(bus, "listen-topic")) as rest:
-        root.send("topic")
-        locked = rest.lock("topic/subscriptions/all")
-
-        assert rest.complete(locked).status == 200
-        assert rest.ask("DELETE", locked.location.replace("topic", "here")).status == 401

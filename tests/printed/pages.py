@@ -159,7 +159,11 @@ order = receiver.receive_messages(1)[0]
 """,
         before={"invoices.send_messages": "order = receiver.receive_messages(1)[0]"},
     ),
-    Page("docs/how-to/use-http.md", said=("order 1", 'Region: "eu"')),
+    Page(
+        "docs/how-to/use-http.md",
+        before={"-d 'order 1'": "administration.create_queue('orders')"},
+        said=("order 1", 'Region: "eu"'),
+    ),
     Page(
         "docs/how-to/use-the-azure-sdk.md",
         python='administration.create_queue("orders")\n',

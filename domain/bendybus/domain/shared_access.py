@@ -164,7 +164,8 @@ def parse(text: str) -> Token:
     if not text:
         raise _unauthenticated(
             Cause.NO_TOKEN,
-            "the call carries no token. Connect with a connection string that has a key.",
+            "the call carries no token. Connect with a connection string that has a key; over "
+            "HTTP, `bendybus token` prints one for the header Authorization.",
         )
     if not text.startswith(_SCHEME) or len(text) > TOKEN_CHARS_MAX:
         raise _malformed("it does not begin with SharedAccessSignature, or is too long")

@@ -47,6 +47,8 @@ def token(
             "The connection string has no SharedAccessKey to sign with; a signature in it is a "
             "token already."
         )
+    if not found.key_name:
+        raise UsageError("The connection string has no SharedAccessKeyName, which tokens carry.")
     uri = f"sb://{found.address}/{entity.strip('/')}"
     ends_s = int(time.time() + lasts_s)
     printing.line(shared_access.sign(uri, found.key_name, found.key, ends_s))

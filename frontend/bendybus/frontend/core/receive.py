@@ -92,7 +92,7 @@ class ReceiveDispatcher:
         if owner in self._paused:
             shared.cache.pause(owner)
         receiver = Receiver(shared, owner, hand, fail)
-        shared.receivers.add(receiver)
+        shared.enter(receiver)
         return receiver
 
     def close(self, receiver: Receiver) -> None:
@@ -101,8 +101,7 @@ class ReceiveDispatcher:
         if receiver not in shared.receivers:
             return
         receiver.finish()
-        shared.receivers.discard(receiver)
-        if not any(other.owner == receiver.owner for other in shared.receivers):
+        if shared.leave(receiver):
             shared.perform(shared.cache.owner_gone(receiver.owner))
 
     async def receive(self, source: Source, messages: int, wait_ms: int, owner: Owner) -> Batches:
@@ -127,7 +126,7 @@ class ReceiveDispatcher:
         finally:
             # Not `close`: what waits for this caller stays until it was idle for a while.
             receiver.finish()
-            receiver.shared.receivers.discard(receiver)
+            receiver.shared.leave(receiver)
 
     def fail(self, shared: SharedCache, error: BusError) -> None:
         """Close a cache and its receivers."""

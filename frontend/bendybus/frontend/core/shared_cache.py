@@ -1,6 +1,7 @@
 """A cache that the receivers of one queue share, with its timer and its way to the partitions."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -88,6 +89,8 @@ class SharedCache:
         self.closed = False
         # Those of clients that are open.
         self.receivers: set[Receiver] = set()
+        # How many of them each connection has.
+        self._owners: Counter[Owner] = Counter()
         # Whether what is handed over waits for the partition's confirmation.
         self.confirms = self.deletes
         self.cache = Cache(
@@ -101,6 +104,20 @@ class SharedCache:
         # Its time is kept here: the handle of uvloop has none for a time that is over already.
         self._timer: asyncio.Handle | None = None
         self._rings_ms = 0
+
+    def enter(self, receiver: "Receiver") -> None:
+        """Take note of a receiver that is open."""
+        self.receivers.add(receiver)
+        self._owners[receiver.owner] += 1
+
+    def leave(self, receiver: "Receiver") -> bool:
+        """Take note that one is closed; return whether its connection has no other one here."""
+        if receiver in self.receivers:
+            self.receivers.discard(receiver)
+            self._owners[receiver.owner] -= 1
+            if not self._owners[receiver.owner]:
+                del self._owners[receiver.owner]
+        return receiver.owner not in self._owners
 
     @property
     def key(self) -> Key:

@@ -54,6 +54,7 @@ class BesideGrpc:
         self._shared_directory = own or directory
         self._shared_context: ssl.SSLContext | None = None
         self._amqp: AmqpListener | None = None
+        self._web: HttpServer | None = None
         # Where the gRPC server takes what comes through shared ports.
         self._grpc = ""
         if any((settings.amqp_listen, settings.amqps_listen, self._has_http)):
@@ -116,6 +117,7 @@ class BesideGrpc:
         )
         await made.start()
         amqp.serve_also(made)
+        self._web = made
         return made
 
     async def _open_shared(self, amqp: "AmqpListener", http: "HttpServer") -> None:
@@ -144,9 +146,11 @@ class BesideGrpc:
             await self._amqp.close(self._settings.drain_s)
 
     def recheck(self) -> None:
-        """Detach AMQP links whose tokens are no longer good."""
+        """Detach AMQP links, and end receives over HTTP, whose tokens are no longer good."""
         if self._amqp is not None:
             self._amqp.recheck()
+        if self._web is not None:
+            self._web.recheck()
 
     def renew(self) -> None:
         """Use the certificates that are there now."""

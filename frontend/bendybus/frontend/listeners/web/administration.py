@@ -400,5 +400,6 @@ def _routed(request: web.Request) -> tuple[Resource, Route]:
     method = UPDATE if requests.is_update(request) else request.method
     route = ROUTES.get((resource.kind, method))
     if route is None:
-        raise errors.InvalidOperation(f"{request.method} is not possible here.")
+        instead = " Messages are sent to ENTITY/messages." if request.method == "POST" else ""
+        raise errors.InvalidOperation(f"{request.method} is not possible here.{instead}")
     return resource, route

@@ -1,6 +1,9 @@
 """Receiving on one connection of HTTP: its receivers, and the one message under way.
 
-    request ──► receiver of (policy, entity, sub-queue, mode) ──► ask for one message ──► response
+    request ──► receiver of (policy, entity, sub-queue) ──► ask for one message ──► response
+
+A message is always locked first, also for a request that deletes it, which completes it before the
+answer: until then it can go back, where the client has gone or there is no room.
 
 Receivers stay until the connection ends: messages that partitions sent ahead wait for its next
 request, and go back when it ends. A connection that a proxy shares between callers has a receiver
@@ -19,7 +22,6 @@ from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.domain.message_state import ReceiveMode
 from bendybus.frontend.core import columns
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.quota.bounds import HTTP_RECEIVERS_MAX
@@ -88,30 +90,31 @@ class ConnectionReceives:
         if delivery.drained:
             return None
         [batch] = delivery.batches
-        size_bytes = columns.delivered_sizes(batch)[0]
-        if source.mode is ReceiveMode.PEEK_LOCK and not room.take(holder, size_bytes):
-            self._release(delivery)
+        # The message, and what is made of it for the response.
+        size_bytes = 2 * columns.delivered_sizes(batch)[0]
+        received = Received(receiver.entity, batch, size_bytes, holder)
+        if not room.take(holder, size_bytes):
+            self.release(received)
             raise errors.ServerBusy(_NO_ROOM, retry_after_ms=1_000)
-        if source.mode is ReceiveMode.RECEIVE_AND_DELETE:
-            # It is deleted already, so it is handed over in any case.
-            room.hold(holder, size_bytes)
-        return Received(receiver.entity, batch, size_bytes, holder)
+        return received
+
+    def release(self, received: Received) -> None:
+        """Give a message back, uncounted: its client does not see it."""
+        self._release(Delivery(0, (received.batch,)))
 
     def read(self, received: Received) -> None:
         """Take note that the client has read a message, or is gone."""
         self._front_end.quota.receives.give(received.holder, received.size_bytes)
 
     def stop(self) -> None:
-        """End the request that waits: this front end stops.
-
-        One for which a message is being deleted gets it, and ends so.
-        """
-        handing = False
+        """End the request that waits: this front end stops."""
         for receiver in self._receivers.values():
             receiver.finish()
-            handing |= bool(receiver.handing)
-        if not handing:
-            self._end(stopping())
+        self._end(stopping())
+
+    def refuse(self, error: BusError) -> None:
+        """End the request that waits: its token is no longer good."""
+        self._end(error)
 
     def close(self) -> None:
         """Give back what waits for the connection, which has ended."""
@@ -125,9 +128,13 @@ class ConnectionReceives:
 
     def _receiver(self, source: Source, holder: Holder) -> Receiver:
         key = (holder.policy, source)
-        receiver = self._receivers.pop(key, None)
+        receiver, receives = self._receivers.pop(key, None), self._front_end.receives
+        known = self._front_end.directory.known(source.entity)
+        if receiver is not None and (known is None or known.uid != receiver.entity.uid):
+            # It was deleted, and maybe made again.
+            receives.close(receiver)
+            receiver = None
         if receiver is None:
-            receives = self._front_end.receives
 
             def fail(error: BusError) -> None:
                 self._receivers.pop(key, None)
@@ -152,11 +159,10 @@ class ConnectionReceives:
             self._waiting.set_result(Delivery(0, (), error))
 
     def _release(self, delivery: Delivery) -> None:
-        """Release messages that the client will not see; those that are deleted have no lock."""
+        """Release messages that the client will not see."""
         for batch in delivery.batches:
-            if batch.lock_tokens:
-                request = SettleRequest(Disposition.RELEASE, batch.lock_tokens)
-                self._front_end.settles.start(request, _unheard)
+            request = SettleRequest(Disposition.RELEASE, batch.lock_tokens)
+            self._front_end.settles.start(request, _unheard)
 
 
 def stopping() -> BusError:

@@ -71,7 +71,7 @@ def parse(method: str, raw_path: str) -> MessagePath | None:
         return _path(MessageCall.SEND, segments, 1)
     if words[-2:] == [_MESSAGES, _HEAD] and method in _ON_HEAD:
         return _path(_ON_HEAD[method], segments, 2)
-    if len(words) == 3 and words[0] == _MESSAGES and method in _ON_LOCKED:
+    if len(words) == 3 and words[0] == _MESSAGES and words[1] and method in _ON_LOCKED:
         lock = _uuid(words[-1])
         if lock is not None:
             return _path(_ON_LOCKED[method], segments, 3, unquote(segments[-2]), lock)

@@ -36,6 +36,10 @@ HEADERS_CHARS_MAX: Final = 48 * limits.KB
 FOREVER_S: Final = 922337203685.47754
 # The largest number that a message had first, as clients read it.
 _INT_MAX: Final = 2**31 - 1
+# Their number, with those of HTTP: clients read 100 headers of a response at most.
+_HEADERS_MAX: Final = 64
+# Properties, and values that are no data, of which a response is made at once.
+_QUICK_BYTES: Final = 8 * limits.KB
 # The length of the names under OmittedProperties.
 _OMITTED_CHARS_MAX: Final = 1_000
 _OMITTED: Final = "OmittedProperties"
@@ -96,6 +100,15 @@ def response(
     if lock:
         headers["Location"] = f"{origin}/{locked_at}/{batch.sequence_numbers[0]}/{lock}"
     return web.Response(status=status, body=_body(message), headers=headers)
+
+
+def is_small(batch: columns.DeliveredBatch) -> bool:
+    """Whether the response is made in no time: few properties, and little that is no plain data."""
+    head = len(batch.heads[0]) if batch.heads else 0
+    changed = len(batch.changed_properties[0]) if batch.changed_properties else 0
+    # The tag of a data section; see `Message` in the contract.
+    is_data = batch.messages[0][:1] in (b"", b"\n") and bool(batch.heads)
+    return head + changed <= _QUICK_BYTES and (is_data or len(batch.messages[0]) <= _QUICK_BYTES)
 
 
 def _decoded(batch: columns.DeliveredBatch) -> message_pb2.Message:
@@ -176,7 +189,8 @@ def _add_properties(
     left = HEADERS_CHARS_MAX
     for name, value in _properties(batch, message).items():
         text = None
-        if property_values.is_property(name) and name.lower() not in taken:
+        fits = len(headers) < _HEADERS_MAX and name.lower() not in taken
+        if fits and property_values.is_property(name):
             text = property_values.header_of(value)
         if text is None:
             if value.ByteSize() > HEADER_CHARS_MAX:

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from bendybus.domain import limits, lock_token, message_access, sequence_number
+from bendybus.domain import errors, limits, lock_token, message_access, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError, InvalidArgument
@@ -41,7 +41,11 @@ from bendybus.frontend.listeners.web import (
     requests,
     sent_messages,
 )
-from bendybus.frontend.listeners.web.connection_receives import ConnectionReceives, stopping
+from bendybus.frontend.listeners.web.connection_receives import (
+    ConnectionReceives,
+    Received,
+    stopping,
+)
 from bendybus.frontend.listeners.web.http_statuses import About
 from bendybus.frontend.listeners.web.message_paths import MessageCall, MessagePath
 from bendybus.frontend.security.authenticator import Authenticator, Caller, Operation
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
 
 # Clients give up at 60 s, or a little later: what a receive may wait, so that it ends before.
 WAIT_MS_MAX: Final = limits.SEND_TIMEOUT_MS_DEFAULT - DRAIN_MS - 1_000
+# A send has some time, whatever it says: one that has none was never tried.
+_SEND_MS_MIN: Final = 1_000
 _TIMEOUT: Final = "timeout"
 _TIMEOUT_S_MAX: Final = 3_600.0
 _TIMEOUT_CHARS_MAX: Final = 20
@@ -58,10 +64,6 @@ _OPERATIONS: Final = {
     MessageCall.SEND: Operation.SEND,
     MessageCall.LOCK: Operation.RECEIVE,
     MessageCall.TAKE: Operation.RECEIVE,
-}
-_MODES: Final = {
-    MessageCall.LOCK: ReceiveMode.PEEK_LOCK,
-    MessageCall.TAKE: ReceiveMode.RECEIVE_AND_DELETE,
 }
 _DISPOSITIONS: Final = {
     MessageCall.UNLOCK: Disposition.ABANDON,
@@ -79,6 +81,7 @@ class Asked:
     path: MessagePath
     name: str
     sub_queue: SubQueue
+    caller: Caller
     holder: Holder
 
     @property
@@ -122,20 +125,44 @@ class Messages:
                 )
                 guard.known(caller.policy)
                 requests.check_host(request)
-                _check_right(caller, path)
+                self._check_right(caller, path)
                 name, sub_queue = request_values.entity_and_sub_queue(path.entity)
                 holder = Holder(request.protocol, caller.policy)
-                asked = Asked(request, guard, path, name, sub_queue, holder)
+                asked = Asked(request, guard, path, name, sub_queue, caller, holder)
                 with requests.call(self._front_end.quota, holder):
                     return await _PERFORM[path.call](self, asked)
         except BusError as error:
             return requests.error_response(error, About.MESSAGES)
+
+    def recheck(self) -> None:
+        """End the receives that wait with a token that is no longer good, or allows something else.
+
+        Called when policies have changed.
+        """
+        for guard, receives in list(self._connections.items()):
+            caller = guard.waits
+            if caller is not None and not self._authenticator.allows_the_same(caller):
+                receives.refuse(_changed(caller))
 
     def stop(self) -> None:
         """End the receives that wait: this front end stops."""
         self._stopping = True
         for each in list(self._connections.values()):
             each.stop()
+
+    def _check_right(self, caller: Caller, path: MessagePath) -> None:
+        """Raise Unauthorized unless the caller may do that to the entity of the path.
+
+        Clients sign tokens for an entity, for the URL of a request, or for a beginning of that. One
+        that is the path of another entity is for that one.
+        """
+        url, resources = path.written, []
+        for segment in path.below:
+            url = f"{url}/{segment}"
+            if self._front_end.directory.known(unquote(url)) is None:
+                resources += [url, unquote(url)]
+        operation = _OPERATIONS.get(path.call, Operation.SETTLE_OF_ENTITY)
+        caller.check(operation, path.entity, resources=resources)
 
     async def _send(self, asked: Asked) -> web.StreamResponse:
         front_end, timeout_ms = self._front_end, asked.timeout_ms
@@ -146,7 +173,9 @@ class Messages:
             body = await requests.read_body(asked.request, bytes_max, counted.take)
             batch = await self._batch(asked, body, is_batch=is_batch)
             del body
-            request = SendRequest(asked.name, asked.sub_queue, batch, timeout_ms=max(1, timeout_ms))
+            request = SendRequest(
+                asked.name, asked.sub_queue, batch, timeout_ms=max(_SEND_MS_MIN, timeout_ms)
+            )
             outcome = await front_end.nameless_sends.send(request, asked.holder)
         for error in outcome.failures.values():
             # Its own: others may fail with the same one.
@@ -155,40 +184,87 @@ class Messages:
 
     async def _batch(self, asked: Asked, body: bytes, *, is_batch: bool) -> MessageBatch:
         if is_batch:
-            return await asked.guard.do(sent_messages.batch(body))
+            # What one is parsed into is gone before the next one of the policy is.
+            async with self._front_end.quota.walking(asked.holder.policy):
+                await asked.guard.own_turn()
+                return await asked.guard.do(sent_messages.batch(body))
         return sent_messages.single(asked.request.raw_headers, body)
 
     async def _receive(self, asked: Asked) -> web.StreamResponse:
-        mode = _MODES[asked.path.call]
-        wait_ms = min(asked.timeout_ms, WAIT_MS_MAX)
-        source = Source(asked.name, asked.sub_queue, mode)
-        if self._stopping:
-            raise stopping()
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + min(asked.timeout_ms, WAIT_MS_MAX) / 1_000
+        source = Source(asked.name, asked.sub_queue, ReceiveMode.PEEK_LOCK)
         receives = self._receives(asked.guard)
-        received = await receives.next(source, asked.holder, wait_ms)
-        if received is None:
-            return web.Response(status=204)
-        try:
-            request = asked.request
-            response = message_responses.response(
-                received.batch,
-                f"{asked.path.written}/messages",
-                status=201 if mode is ReceiveMode.PEEK_LOCK else 200,
-                origin=f"{request.scheme}://{request.host}",
-            )
-            if received.size_bytes <= requests.PIECE_BYTES:
-                # It fits into what one connection may leave unread.
-                return response
-            time_s = ANSWER_S + received.size_bytes / limits.MB * REQUEST_S_PER_MB
+        expired = partial(receives.refuse, _changed(asked.caller))
+        while True:
+            if self._stopping:
+                raise stopping()
+            with asked.guard.waiting(asked.caller, expired):
+                wait_ms = round(max(0.0, until_s - loop.time()) * 1_000)
+                received = await receives.next(source, asked.holder, wait_ms)
+            if received is None:
+                return web.Response(status=204)
             try:
-                async with asyncio.timeout(time_s):
-                    return await requests.write(request, response)
-            except TimeoutError:
-                # A response that has begun cannot become an error.
-                asked.guard.abort()
-                raise ConnectionResetError("the client takes too long") from None
-        finally:
-            receives.read(received)
+                # Thousands may be served by one answer of a partition.
+                await asked.guard.own_turn()
+                if await self._may_be_seen(asked, receives, received):
+                    return await self._answered(asked, received)
+            finally:
+                receives.read(received)
+
+    async def _may_be_seen(
+        self, asked: Asked, receives: ConnectionReceives, received: Received
+    ) -> bool:
+        """Whether the client may have a message, which is deleted by now if it wants that.
+
+        False: its lock is lost, and another one is to be tried. Raises why it is not known.
+        """
+        if asked.guard.has_ended:
+            receives.release(received)
+            raise ConnectionResetError("the client has gone")
+        if asked.path.call is MessageCall.LOCK:
+            return True
+        entity, token = received.entity, received.batch.lock_tokens
+        settling = SettleRequest(
+            Disposition.COMPLETE,
+            token,
+            entity_uid=entity.uid,
+            settler_id=receives.settler_id(entity),
+        )
+        outcome = await self._settles.settle(settling)
+        for _, error in outcome.failures:
+            if isinstance(error, errors.MessageLockLost):
+                return False
+            raise error
+        received.batch.ClearField("lock_tokens")
+        return True
+
+    async def _answered(self, asked: Asked, received: Received) -> web.StreamResponse:
+        """Write a message."""
+        request = asked.request
+        make = partial(
+            message_responses.response,
+            received.batch,
+            f"{asked.path.written}/messages",
+            status=201 if asked.path.call is MessageCall.LOCK else 200,
+            origin=f"{request.scheme}://{request.host}",
+        )
+        if message_responses.is_small(received.batch):
+            response = make()
+        else:
+            # Values and properties by the thousand take some time.
+            response = await asyncio.to_thread(make)
+        if received.size_bytes <= requests.PIECE_BYTES:
+            # It fits into what one connection may leave unread.
+            return response
+        time_s = ANSWER_S + received.size_bytes / limits.MB * REQUEST_S_PER_MB
+        try:
+            async with asyncio.timeout(time_s):
+                return await requests.write(request, response)
+        except TimeoutError:
+            # A response that has begun cannot become an error.
+            asked.guard.abort()
+            raise ConnectionResetError("the client takes too long") from None
 
     async def _settle(self, asked: Asked) -> web.StreamResponse:
         path, disposition = asked.path, _DISPOSITIONS[asked.path.call]
@@ -231,17 +307,11 @@ class Messages:
         self._connections.pop(guard).close()
 
 
-def _check_right(caller: Caller, path: MessagePath) -> None:
-    """Raise Unauthorized unless the caller may do that to the entity of the path.
-
-    Clients sign tokens for an entity, for the URL of a request, or for a part of that.
-    """
-    url, resources = path.written, []
-    for segment in path.below:
-        url = f"{url}/{segment}"
-        resources += [url, unquote(url)]
-    operation = _OPERATIONS.get(path.call, Operation.SETTLE_OF_ENTITY)
-    caller.check(operation, path.entity, resources=resources)
+def _changed(caller: Caller) -> BusError:
+    return errors.Unauthenticated(
+        f"the token of policy {caller.policy!r} expired, or its rights changed, while the request "
+        "waited for a message. Repeat it with a new one."
+    )
 
 
 def _number(entity: Entity, token: bytes) -> int:
@@ -253,6 +323,6 @@ def _number(entity: Entity, token: bytes) -> int:
 _Perform = Callable[[Messages, Asked], Awaitable[web.StreamResponse]]
 _PERFORM: Final[dict[MessageCall, _Perform]] = {
     MessageCall.SEND: Messages._send,
-    **dict.fromkeys(_MODES, Messages._receive),
+    **dict.fromkeys((MessageCall.LOCK, MessageCall.TAKE), Messages._receive),
     **dict.fromkeys(_DISPOSITIONS, Messages._settle),
 }

@@ -23,20 +23,27 @@ from bendybus.v1.message_pb2 import Value
 
 # Headers between clients, servers and proxies.
 _HEADERS: Final = """
-    accept accept-charset accept-encoding accept-language accept-ranges age allow alt-svc
-    authorization baggage brokerproperties cache-control connection content-disposition
-    content-encoding content-language content-length content-location content-range content-type
-    cookie date dnt etag expect expires forwarded from host http2-settings if-match
-    if-modified-since if-none-match if-range if-unmodified-since keep-alive last-modified link
-    location max-forwards origin pragma priority range referer retry-after server
+    accept accept-ch accept-charset accept-encoding accept-language accept-ranges age allow
+    alt-svc authorization baggage brokerproperties cache-control clear-site-data connection
+    content-disposition content-encoding content-language content-length content-location
+    content-range content-security-policy content-security-policy-report-only content-type
+    cookie date dnt early-data etag expect expect-ct expires forwarded from host http2-settings
+    if-match if-modified-since if-none-match if-range if-unmodified-since keep-alive
+    last-modified link location max-forwards nel origin origin-agent-cluster permissions-policy
+    pragma public-key-pins range referer referrer-policy refresh report-to reporting-endpoints
+    retry-after server server-timing service-worker-allowed
     servicebusdlqsupplementaryauthorization servicebussupplementaryauthorization set-cookie
-    strict-transport-security te traceparent tracestate trailer transfer-encoding true-client-ip
-    upgrade upgrade-insecure-requests user-agent vary via warning www-authenticate x-correlation-id
-    x-process-at x-real-ip x-request-id x-request-start
+    sourcemap strict-transport-security te timing-allow-origin traceparent tracestate trailer
+    transfer-encoding true-client-ip upgrade upgrade-insecure-requests user-agent vary via
+    warning www-authenticate x-content-type-options x-correlation-id x-dns-prefetch-control
+    x-frame-options x-permitted-cross-domain-policies x-powered-by x-process-at x-real-ip
+    x-request-id x-request-start x-robots-tag x-sendfile x-ua-compatible x-xss-protection
 """
 _OF_HTTP: Final = frozenset(_HEADERS.split())
-_PREFIXES: Final = ("access-control-", "cf-", "proxy-", "sec-", "x-amzn-", "x-b3-", "x-envoy-")
-_MORE_PREFIXES: Final = ("x-forwarded-", "x-ms-")
+_PREFIXES: Final = (
+    *("access-control-", "cf-", "cross-origin-", "proxy-", "sec-", "x-accel-", "x-amzn-", "x-b3-"),
+    *("x-envoy-", "x-forwarded-", "x-lighttpd-", "x-ms-"),
+)
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 _DATE: Final = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT")
@@ -51,7 +58,7 @@ _TIME_MS_MIN: Final = -62_135_596_800_000
 def is_property(name: str) -> bool:
     """Whether a header of this name carries an application property."""
     lower = name.lower()
-    known = lower in _OF_HTTP or lower.startswith((*_PREFIXES, *_MORE_PREFIXES))
+    known = lower in _OF_HTTP or lower.startswith(_PREFIXES)
     return not known and _NAME.fullmatch(name) is not None
 
 

@@ -126,10 +126,19 @@ class Counted:
             self._of.give(self._holder, self._taken)
 
     def take(self, size_bytes: int) -> None:
-        """Take room for a piece. Raises ServerBusy."""
-        if not self._of.take(self._holder, size_bytes):
+        """Take room for a piece. Raises ServerBusy.
+
+        Together the pieces are one item: where its holder has nothing else, it may have any size.
+        """
+        if self._of.take(self._holder, size_bytes):
+            self._taken += size_bytes
+            return
+        taken, self._taken = self._taken, 0
+        if taken:
+            self._of.give(self._holder, taken)
+        if not self._of.take(self._holder, taken + size_bytes):
             raise _full()
-        self._taken += size_bytes
+        self._taken = taken + size_bytes
 
 
 def _full() -> BusError:

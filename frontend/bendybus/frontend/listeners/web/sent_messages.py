@@ -9,10 +9,12 @@ Names of BrokerProperties that are not known are ignored, as the service does. S
 "Send message", "Send message batch".
 """
 
+import base64
+import contextlib
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -29,6 +31,15 @@ BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
 BROKER_PROPERTIES: Final = "BrokerProperties"
 USER_PROPERTIES: Final = "UserProperties"
 _BODY: Final = "Body"
+_IS_BASE64: Final = "IsBodyBase64"
+# By the name that is compared, as with those of BrokerProperties.
+_MEMBERS: Final = {
+    name.lower(): name for name in (_BODY, _IS_BASE64, BROKER_PROPERTIES, USER_PROPERTIES)
+}
+# The longest value in a batch that is no text: properties of 64 KB, with some escapes.
+_MEMBER_CHARS_MAX: Final = 128 * limits.KB
+# Read first of a value: most are shorter.
+_FIRST_CHARS: Final = 512
 _HEAD_FIELDS: Final = {
     "correlationid": "correlation_id",
     "label": "subject",
@@ -48,6 +59,10 @@ _NAMES: Final = {
 _TIME_SPAN: Final = re.compile(
     r"(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(\.[0-9]{1,7})?"
 )
+_DATE: Final = re.compile(
+    r"([A-Z][a-z]{2}, )?[0-9]{1,2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} "
+    r"(GMT|UTC|[+-][0-9]{4})"
+)
 _NUMBER: Final = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?")
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _DECODER: Final = json.JSONDecoder(parse_constant=lambda name: _no_number(name))
@@ -63,25 +78,38 @@ def single(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> MessageBatch:
     head = message_pb2.Message()
     given: Mapping[str, Any] = {}
     own = head.application_properties
+    said = False
     for raw_name, raw_value in headers:
-        name, text = raw_name.decode("latin-1"), raw_value.decode("utf-8", "replace")
+        name, text = raw_name.decode("latin-1"), _text_of(raw_value)
         lower = name.lower()
         if lower == "brokerproperties":
-            given = _broker_properties(text)
+            if said:
+                raise InvalidArgument(BROKER_PROPERTIES, "must be one header.")
+            given, said = _broker_properties(text), True
         elif lower == "content-type":
             head.content_type = text
         elif property_values.is_property(name):
             value = property_values.of_header(text)
             if value is not None:
+                if name in own:
+                    raise InvalidArgument(f"{name:.80}", "must be one header.")
                 own[name].CopyFrom(value)
     row = _row(head, given, message_pb2.Message(data=[body]))
     return columns.from_rows([row], _new_id)
 
 
+def _text_of(raw: bytes) -> str:
+    """Return the value of a header: in UTF-8, or as some clients write it, in Latin-1."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
 def batch(body: bytes) -> Steps[MessageBatch]:
     """Yield after each message of a batch; return them. Raises as `single` does."""
     rows: list[SentRow] = []
-    for given in _elements(body):
+    for given in _messages(body):
         rows.append(_item(given, len(rows)))
         if len(rows) > limits.FRAME_MESSAGES_MAX:
             raise MessageSizeExceeded(
@@ -98,33 +126,98 @@ def _new_id() -> str:
     return uuid.uuid4().hex
 
 
-def _elements(body: bytes) -> Iterable[Any]:
-    """Yield the elements of a JSON array, each decoded when it is asked for."""
+class _Reader:
+    """Reads JSON part by part: no part becomes more than some hundred KB of values.
+
+    A document of a megabyte that is full of small values would take a hundred of them.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def items(self, opening: str, closing: str) -> Iterator[None]:
+        """Yield before each item of an array or object, which the caller reads."""
+        self._expect(opening)
+        if self._take(closing):
+            return
+        while True:
+            yield
+            if self._take(closing):
+                return
+            self._expect(",")
+
+    def name(self) -> str:
+        """Read a name, and the colon after it."""
+        found = self.value(_FIRST_CHARS)
+        if not isinstance(found, str):
+            raise _no_batch(f"a name is missing before character {self._at}")
+        self._expect(":")
+        return found
+
+    def value(self, chars_max: int) -> Any:
+        """Read a value of at most so many characters; a text may have any length."""
+        text, at = self._text, _skip(self._text, self._at)
+        if text.startswith('"', at):
+            found, self._at = _decoded(text, at)
+            return found
+        whole = len(text) - at
+        for most in (min(_FIRST_CHARS, chars_max), chars_max):
+            part = text[at : at + most]
+            try:
+                found, end = _decoded(part, 0)
+            except InvalidArgument:
+                if most >= whole:
+                    raise
+                continue
+            # A number may go on after this part.
+            if end < len(part) or most >= whole:
+                self._at = at + end
+                return found
+        raise _no_batch(
+            f"what begins at character {at} is no JSON, or longer than {chars_max} characters"
+        )
+
+    def end(self) -> None:
+        """Raise InvalidArgument unless everything is read."""
+        self._at = _skip(self._text, self._at)
+        if self._at != len(self._text):
+            raise _no_batch("something follows its last ]")
+
+    def _take(self, sign: str) -> bool:
+        self._at = _skip(self._text, self._at)
+        if not self._text.startswith(sign, self._at):
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, sign: str) -> None:
+        if not self._take(sign):
+            raise _no_batch(f"{sign} is missing at character {self._at}")
+
+
+def _decoded(text: str, at: int) -> tuple[Any, int]:
     try:
-        text = body.decode("utf-8-sig")
+        return _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError) as error:
+        raise _no_batch(_why(error)) from None
+
+
+def _messages(body: bytes) -> Iterator[dict[str, Any]]:
+    """Yield what each message of a batch has of the three members."""
+    try:
+        reader = _Reader(body.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InvalidArgument("body", "must be JSON in UTF-8.") from None
-    at = _skip(text, 0)
-    if text[at : at + 1] != "[":
-        raise _no_batch("it must begin with [")
-    at = _skip(text, at + 1)
-    if text[at : at + 1] == "]":
-        at += 1
-    else:
-        while True:
-            try:
-                given, at = _DECODER.raw_decode(text, at)
-            except (ValueError, RecursionError) as error:
-                raise _no_batch(_why(error)) from None
-            yield given
-            at = _skip(text, at)
-            separator, at = text[at : at + 1], _skip(text, at + 1)
-            if separator == "]":
-                break
-            if separator != ",":
-                raise _no_batch(f"a comma or ] is missing at character {at}")
-    if _skip(text, at) != len(text):
-        raise _no_batch("something follows its last ]")
+    for _ in reader.items("[", "]"):
+        found: dict[str, Any] = {}
+        for _ in reader.items("{", "}"):
+            name = _MEMBERS.get(reader.name().lower())
+            value = reader.value(_MEMBER_CHARS_MAX)
+            if name is not None:
+                found[name] = value
+        yield found
+    reader.end()
 
 
 def _skip(text: str, at: int) -> int:
@@ -133,21 +226,26 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-def _item(given: Any, index: int) -> SentRow:
-    if not isinstance(given, dict):
-        raise InvalidArgument(f"body[{index}]", "must be a JSON object with a Body.")
-    body = given.get(_BODY, "")
+def _item(given: Mapping[str, Any], index: int) -> SentRow:
+    body = given.get(_BODY)
     if not isinstance(body, str):
         raise InvalidArgument(
-            f"body[{index}].Body", "must be a text; send a message of bytes by itself."
+            f"body[{index}].Body",
+            'must be a text, "" for none; send a message of bytes by itself, or as base64 with '
+            f"{_IS_BASE64}.",
         )
+    data = property_values.checked_text(f"body[{index}].Body", body).encode()
+    if given.get(_IS_BASE64) is True:
+        try:
+            data = base64.b64decode(data, validate=True)
+        except ValueError:
+            raise InvalidArgument(f"body[{index}].Body", "must be base64.") from None
     head = message_pb2.Message()
     broker = given.get(BROKER_PROPERTIES)
     found = {} if broker is None else _named(broker, f"body[{index}].{BROKER_PROPERTIES}")
     user = given.get(USER_PROPERTIES)
     if user is not None:
         _fill(head.application_properties, user, f"body[{index}].{USER_PROPERTIES}")
-    data = property_values.checked_text(f"body[{index}].Body", body).encode()
     return _row(head, found, message_pb2.Message(data=[data]))
 
 
@@ -197,9 +295,17 @@ def _row(head: message_pb2.Message, given: Mapping[str, Any], body: message_pb2.
 def _fill(target: Any, given: Any, field: str) -> None:
     if not isinstance(given, dict):
         raise InvalidArgument(field, 'must be a JSON object such as {"color": "red"}.')
+    size = 0
     for name, value in given.items():
         property_values.checked_text(field, name)
-        target[name].CopyFrom(property_values.of_json(name, value))
+        made = property_values.of_json(name, value)
+        size += len(name) + made.ByteSize()
+        if size > limits.HEADER_BYTES_MAX:
+            raise MessageSizeExceeded(
+                f"{field}: must be at most {limits.HEADER_BYTES_MAX} bytes together; put large "
+                "values into the body."
+            )
+        target[name].CopyFrom(made)
 
 
 def _text(name: str, given: Mapping[str, Any]) -> str:
@@ -238,12 +344,10 @@ def _scheduled_ms(text: Any) -> int:
         return 0
     moment: datetime | None = None
     if isinstance(text, str) and len(text) <= limits.KEY_CHARS_MAX:
-        for read in (parsedate_to_datetime, datetime.fromisoformat):
-            try:
-                moment = read(text)
-                break
-            except (ValueError, OverflowError, IndexError):
-                continue
+        # The library reads much that is no date, and ignores a part of it.
+        read = parsedate_to_datetime if _DATE.fullmatch(text) else datetime.fromisoformat
+        with contextlib.suppress(ValueError, OverflowError):
+            moment = read(text)
     if moment is None:
         raise InvalidArgument(
             "ScheduledEnqueueTimeUtc",

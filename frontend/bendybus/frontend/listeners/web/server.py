@@ -10,8 +10,10 @@ Source: the health page is the emulator's.
 """
 
 import asyncio
+import contextlib
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final, TypeVar, cast
 
@@ -32,6 +34,7 @@ from bendybus.frontend.listeners.web import message_paths, requests, websockets
 from bendybus.frontend.listeners.web.administration import Administration
 from bendybus.frontend.listeners.web.messages import Messages
 from bendybus.frontend.listeners.web.websockets import Admit
+from bendybus.frontend.security.authenticator import Caller
 from bendybus.wire import web_origin
 
 HEALTH: Final = "/health"
@@ -40,10 +43,11 @@ This is Bendybus, a service bus with the behaviour of Azure Service Bus.
 
   {HEALTH:26}is the bus healthy?
   {"/$servicebus/websocket":26}AMQP 1.0 over WebSockets, for clients of official SDKs
-  /QUEUE/messages, ...      messages over HTTP; it needs a token
-  /QUEUE, /TOPIC, ...       administration, for ServiceBusAdministrationClient; it needs a token
+  /QUEUE/messages, ...      messages: docs/how-to/use-http.md
+  /QUEUE, /TOPIC, ...       administration, for ServiceBusAdministrationClient
 
-Clients connect with a connection string: docs/how-to/use-the-azure-sdk.md says how.
+Where keys are checked, messages and administration need a token. Clients connect with a connection
+string: docs/how-to/use-the-azure-sdk.md says how.
 """
 END_S: Final = 1.0
 # Bodies stay compressed: a small one may be a thousand times its size, and aiohttp decompresses it
@@ -67,9 +71,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class _Paced:
     """The transport that aiohttp sees: aiohttp and `Reading` both pause the same one."""
 
-    def __init__(self, transport: asyncio.Transport, go_on: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        go_on: Callable[[], None],
+        paused: Callable[[], None],
+    ) -> None:
         self._transport = transport
         self._go_on = go_on
+        self._paused = paused
         # By aiohttp.
         self.paused = False
 
@@ -80,6 +90,7 @@ class _Paced:
         """Take no more, as aiohttp has enough."""
         self.paused = True
         self._transport.pause_reading()
+        self._paused()
 
     def resume_reading(self) -> None:
         """Go on."""
@@ -111,6 +122,10 @@ class Guard(asyncio.Protocol):
         self.is_known = False
         # Set while the connection carries AMQP: called when output is written.
         self.written: Callable[[], None] | None = None
+        # Whether the client sends nothing more.
+        self._ended_input = False
+        # Whose request waits for a message.
+        self.waits: Caller | None = None
         # Called at the end of the connection.
         self.at_end: list[Callable[[], None]] = []
         # Called with the number of bytes that came; False: there is no room for them.
@@ -121,7 +136,7 @@ class Guard(asyncio.Protocol):
         self._transport = made = cast(asyncio.Transport, transport)
         self._ended = False
         made.set_write_buffer_limits(high=UNTAKEN_BYTES)
-        self._paced = _Paced(made, self._go_on)
+        self._paced = _Paced(made, self._go_on, self._enough)
         # aiohttp uses nothing of a transport that this one lacks.
         self._handler.connection_made(cast(asyncio.Transport, self._paced))
         if self._server.take(self._handler, self):
@@ -181,6 +196,29 @@ class Guard(asyncio.Protocol):
         """Begin a turn for what a request makes the loop do."""
         await self._reading.own_turn()
 
+    @contextlib.contextmanager
+    def waiting(self, caller: Caller, expired: Callable[[], None]) -> Iterator[None]:
+        """Take note that a request waits for a message, as long as the block lasts.
+
+        `expired` is called if its token expires meanwhile. The connection ends with its client
+        meanwhile, and with so much behind the request that aiohttp stops reading: then the end of
+        the client would not be seen.
+        """
+        if self._ended_input or (self._paced is not None and self._paced.paused):
+            self.abort()
+            raise ConnectionResetError("the client has gone, or sends too much behind a request")
+        self.waits = caller
+        timer: asyncio.TimerHandle | None = None
+        if caller.good_until_s is not None:
+            left_s = max(0.0, caller.good_until_s - time.time())
+            timer = asyncio.get_running_loop().call_later(left_s, expired)
+        try:
+            yield
+        finally:
+            self.waits = None
+            if timer is not None:
+                timer.cancel()
+
     async def do(self, steps: Steps[T]) -> T:
         """Do work of a request in steps, in turns of its connection; return its result."""
         return await self._reading.do(steps)
@@ -206,6 +244,11 @@ class Guard(asyncio.Protocol):
     def _waits(self, _: int) -> bool:
         return self._paced is not None and self._paced.paused
 
+    def _enough(self) -> None:
+        """Take note that aiohttp has read enough behind a request."""
+        if self.waits is not None:
+            self.abort()
+
     def _go_on(self) -> None:
         if self._reading.paused:
             self._reading.go_on()
@@ -215,9 +258,19 @@ class Guard(asyncio.Protocol):
     # asyncio.Protocol
 
     def eof_received(self) -> bool | None:
-        """Pass it on."""
+        """Pass it on; a client that waits for an answer may still read it, but not over TLS.
+
+        One whose request waits for a message has gone, as far as anyone can tell.
+        """
         self._handler.eof_received()
-        return None
+        self._ended_input = True
+        tls = self._transport is None or self._transport.get_extra_info("sslcontext") is not None
+        has_asked = self._answering or self._size_bytes > 0
+        if tls or not has_asked or self.waits is not None or self.written is not None:
+            return None
+        # After what it has asked for.
+        self._handler.close()
+        return True
 
     def pause_writing(self) -> None:
         """Pass it on; close a connection of which nothing is taken for too long."""
@@ -379,6 +432,10 @@ class HttpServer:
         guard = self._guards.pop(handler, None)
         if guard is not None:
             self.doors.leave(guard)
+
+    def recheck(self) -> None:
+        """End requests that wait with tokens that are no longer good."""
+        self._messages.recheck()
 
     def stop_listening(self) -> None:
         """Accept no more connections, and let no request wait for messages."""
