@@ -95,6 +95,17 @@ def test_a_queue_that_was_made_again_is_received_from(bus: WebBus, rest: Rest) -
             assert rest.lock("again", 0).status == 410
 
 
+def test_the_end_of_another_queue_ends_no_request(bus: WebBus, rest: Rest, queue: str) -> None:
+    with bus.azure() as administration, ThreadPoolExecutor(1) as pool:
+        administration.create_queue("doomed")
+        assert rest.lock("doomed", 0).status == 204
+        waiting = pool.submit(rest.lock, queue, 3)
+        time.sleep(0.5)
+        administration.delete_queue("doomed")
+
+        assert waiting.result().status == 204
+
+
 @pytest.mark.parametrize("status", ["Disabled", "ReceiveDisabled", "SendDisabled"])
 def test_what_is_disabled_is_forbidden(bus: WebBus, rest: Rest, queue: str, status: str) -> None:
     rest.send(queue, b"x")

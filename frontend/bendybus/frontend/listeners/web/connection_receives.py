@@ -55,6 +55,8 @@ class ConnectionReceives:
         self._receivers: OrderedDict[tuple[str, Source], Receiver] = OrderedDict()
         self._tags = itertools.count(1)
         self._waiting: asyncio.Future[Delivery] | None = None
+        # The receiver that it asked.
+        self._asking: Receiver | None = None
         self._closed = False
         self._secret = os.urandom(limits.SETTLER_ID_BYTES_MAX)
 
@@ -78,13 +80,17 @@ class ConnectionReceives:
         room = self._front_end.quota.receives
         if not room.has(holder, 1):
             raise errors.ServerBusy(_NO_ROOM, retry_after_ms=1_000)
-        receiver = self._receiver(source, holder)
+        receiver, tag = self._receiver(source, holder), next(self._tags)
         waiting = self._waiting = asyncio.get_running_loop().create_future()
-        receiver.ask(next(self._tags), 1, 0, wait_ms)
+        self._asking = receiver
+        receiver.ask(tag, 1, 0, wait_ms)
         try:
             delivery = await waiting
         finally:
-            self._waiting = None
+            self._waiting = self._asking = None
+            if tag in receiver.credits:
+                # It was refused, or the request ended: nothing is to be handed over for it.
+                receiver.cancel(tag)
         if delivery.error is not None:
             raise delivery.error
         if delivery.drained:
@@ -137,8 +143,8 @@ class ConnectionReceives:
         if receiver is None:
 
             def fail(error: BusError) -> None:
-                self._receivers.pop(key, None)
-                self._end(error)
+                if self._receivers.pop(key, None) is self._asking:
+                    self._end(error)
 
             receiver = receives.open(source, self._hand, fail, owner=holder)
             if len(self._receivers) >= HTTP_RECEIVERS_MAX:
