@@ -130,7 +130,7 @@ def remove(cluster: Cluster) -> None:
 
 
 def said(cluster: Cluster) -> str:
-    """Return what KEDA logged last."""
+    """Return the last lines of KEDA's log."""
     try:
         return cluster.kubectl("logs", "-n", NAMESPACE, "deployment/keda-operator", "--tail=40")
     except CommandFailed as error:

@@ -184,7 +184,7 @@ class Messages:
 
     async def _batch(self, asked: Asked, body: bytes, *, is_batch: bool) -> MessageBatch:
         if is_batch:
-            # What one is parsed into is gone before the next one of the policy is.
+            # The values of one batch are freed before the next one of the policy is parsed.
             async with self._front_end.quota.walking(asked.holder.policy):
                 await asked.guard.own_turn()
                 return await asked.guard.do(sent_messages.batch(body))

@@ -156,7 +156,7 @@ class _Reader:
         return found
 
     def value(self, chars_max: int) -> Any:
-        """Read a value of at most so many characters; a text may have any length."""
+        """Read a value of at most `chars_max` characters; only texts may be longer."""
         text, at = self._text, _skip(self._text, self._at)
         if text.startswith('"', at):
             found, self._at = _decoded(text, at)

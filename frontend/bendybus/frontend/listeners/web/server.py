@@ -124,7 +124,7 @@ class Guard(asyncio.Protocol):
         self.written: Callable[[], None] | None = None
         # Whether the client sends nothing more.
         self._ended_input = False
-        # Whose request waits for a message.
+        # The caller of the request that waits for a message.
         self.waits: Caller | None = None
         # Called at the end of the connection.
         self.at_end: list[Callable[[], None]] = []
