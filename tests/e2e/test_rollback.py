@@ -3,7 +3,6 @@
 import contextlib
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -261,9 +260,9 @@ def test_after_a_helm_rollback_under_amqp_load_the_old_client_reads_what_was_acc
         before = load.counts()
         space.cluster.helm(*rollback)
         settled(space, old)
-        # Only front ends of this version listen for AMQP.
         after = load.counts()
-        time.sleep(5)
+        # Front ends of the version before listen for AMQP, too.
+        load.flows(more=20)
         last = load.counts()
         sent = load.finish()
         read = read_with(space, old.image)
@@ -275,7 +274,7 @@ def test_after_a_helm_rollback_under_amqp_load_the_old_client_reads_what_was_acc
     assert read["errors"] == []
     assert sorted(acknowledged - received) == []
     assert all(after[kind] > before[kind] for kind in before), "it sent during the rollback"
-    assert last == after
+    assert all(last[kind] > after[kind] for kind in after), "it went on after the rollback"
     for name, number, subject, body in read["received"]:
         kind = name.partition("-")[0]
         assert name == f"{kind}-{number}"
