@@ -119,7 +119,7 @@ $(VENV)/.programs-installed: $(VENV)/.installed requirements/programs.txt requir
 	@touch $@
 
 .PHONY: sdks
-sdks: $(VENV)/.programs-installed ## Run official SDKs, Qpid JMS, Celery and Dapr on a bus (needs npm, Go 1.23, a JDK, mvn, .NET 10; network)
+sdks: $(VENV)/.programs-installed ## Run official SDKs, Qpid JMS, Celery and Dapr on a bus (needs npm, Go 1.23, a JDK, mvn, Rust, .NET 10; network)
 	@$(PY) -m pytest -q tests/sdks tests/programs $(ARGS)
 
 .PHONY: sdk-tokens

@@ -74,10 +74,12 @@ def bus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def rust() -> str:
     """Build the program for Rust; return its file."""
-    assert shutil.which("cargo"), "cargo is not installed, see CONTRIBUTING.md"
+    # rustup's is not on the PATH of every shell.
+    cargo = shutil.which("cargo", path=f"{os.environ['PATH']}:{Path.home() / '.cargo/bin'}")
+    assert cargo, "cargo is not installed, see CONTRIBUTING.md"
     folder = FOLDER / "rust"
     done = subprocess.run(
-        ["cargo", "build", "--quiet"],
+        [cargo, "build", "--quiet"],
         cwd=folder,
         capture_output=True,
         text=True,
