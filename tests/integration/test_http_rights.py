@@ -10,7 +10,7 @@ import pytest
 from bendybus.domain import shared_access
 from tests.integration.http_bus import LOCK, connected, running
 from tests.integration.rest import Answer, Rest
-from tests.integration.secured import ROOT, SecuredBus, policy
+from tests.integration.secured import ROOT, ROOT_KEY, ROOT_POLICY, SecuredBus, policy
 from tests.integration.web import WebBus
 from tests.ports import HOST, free_port
 
@@ -151,3 +151,31 @@ def test_a_receive_that_waits_ends_with_its_right(tmp_path: Path) -> None:
     assert expired_s < 15
     assert lasted_s < 35
     assert "expired" in expired.sentence
+
+
+def test_a_token_for_another_host_is_refused_where_a_bus_has_names(tmp_path: Path) -> None:
+    address = f"{HOST}:{free_port()}"
+    bus = SecuredBus(
+        tmp_path,
+        [ROOT],
+        partitions=1,
+        front_end_options=(
+            f"--shared-listen={address}",
+            "--host-name=bus.example",
+            f"--host-name={HOST}",
+        ),
+    )
+    with bus.administration() as administration:
+        administration.create_queue("q")
+
+    def sent(host: str) -> Answer:
+        uri = f"https://{host}/q"
+        token = shared_access.sign(uri, ROOT_POLICY, ROOT_KEY, shared_access.NEVER_S)
+        with Rest(address, token) as rest:
+            return rest.send("q")
+
+    own, other = sent("bus.example:443"), sent("bus.example.evil")
+
+    bus.end()
+    assert (own.status, other.status) == (201, 401)
+    assert "another host" in other.sentence
