@@ -84,7 +84,7 @@ def trigger(space: Space, kind: str, queue: str) -> Body:
     if kind == "azure-servicebus":
         return {"type": kind, "metadata": {**metadata, "connectionFromEnv": "SERVICE_BUS"}}
     metadata |= {
-        "scalerAddress": f"bus.{space.name}.svc:7480",
+        "scalerAddress": f"bus-frontend.{space.name}.svc:7480",
         "connectionFromEnv": "BENDYBUS_CONNECTION_STRING",
     }
     return {"type": kind, "metadata": metadata, "authenticationRef": {"name": "bus"}}
