@@ -46,8 +46,8 @@ This is Bendybus, a service bus with the behaviour of Azure Service Bus.
   /QUEUE/messages, ...      messages: docs/how-to/use-http.md
   /QUEUE, /TOPIC, ...       administration, for ServiceBusAdministrationClient
 
-Where keys are checked, messages and administration need a token. Clients connect with a connection
-string: docs/how-to/use-the-azure-sdk.md says how.
+Messages and administration need a token where keys are checked. Clients of official SDKs
+connect with a connection string: docs/how-to/use-the-azure-sdk.md says how.
 """
 END_S: Final = 1.0
 # Bodies stay compressed: a small one may be a thousand times its size, and aiohttp decompresses it
