@@ -173,7 +173,7 @@ def test_jobs_are_started_for_messages(scaled: Space, kind: str) -> None:
 
         eventually(done, within_s=180, what="jobs took the messages")
         listed = space.say("bendybus get queues jobs -o json")
-        assert '"active_message_count": 0' in listed, listed
+        assert '"activeMessageCount": 0' in listed, listed
     except AssertionError as error:
         raise AssertionError(f"{error}\n{keda.said(space.cluster)}") from error
     finally:
