@@ -168,6 +168,32 @@ def test_every_value_has_a_header_or_a_place_beside_it(kind: str, data: st.DataO
     assert ("p" in headers) != ("p" in broker.get("UserProperties", {}))
 
 
+LARGE = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("message", "is_data"),
+    [
+        (message_pb2.Message(), True),
+        (message_pb2.Message(data=[b""]), True),
+        (message_pb2.Message(data=[b"x" * LARGE]), True),
+        (message_pb2.Message(data=[b"x" * LARGE], subject="s"), True),
+        (message_pb2.Message(data=[b"", b"x" * LARGE]), False),
+        (message_pb2.Message(data=[b"x"], subject="s" * LARGE), False),
+        (message_pb2.Message(value=Value(string_value="x" * LARGE)), False),
+    ],
+)
+def test_only_data_is_counted_as_its_bytes(message: message_pb2.Message, is_data: bool) -> None:
+    assert message_responses.is_data(delivered(message)) is is_data
+
+
+def test_data_that_is_malformed_is_looked_at_to_its_end() -> None:
+    for body in b"\n", b"\n\xff", b"\n" + b"\xff" * 20:
+        made = delivered()
+        made.messages[0] = body
+        assert message_responses.is_data(made)
+
+
 def test_a_session_with_an_empty_name_is_one() -> None:
     _, broker, _ = answered(delivered(session_ids=""))
 

@@ -71,6 +71,14 @@ async def test_what_is_known_is_not_repeated() -> None:
     assert len(partitions.requests) == 1
 
 
+async def test_an_outcome_says_whether_an_earlier_try_may_have_done_it() -> None:
+    for answers, repeated in (([LOST],), False), (([UNKNOWN], [LOST]), True):
+        settles: Any = Partitions(*answers)
+        outcome = await RepeatedSettles(settles).settle(request(1))
+        assert outcome.failures == [([0], LOST)]
+        assert outcome.repeated is repeated
+
+
 @pytest.mark.requirement("R495")
 async def test_only_tokens_of_unknown_outcome_are_repeated_by_the_same_settler() -> None:
     partitions = Partitions([None, UNKNOWN, LOST, UNKNOWN], [None, UNKNOWN], [LOST])

@@ -7,7 +7,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.core.scaling import FRESH_S, KEPT_S, Figure, Scaling
+from bendybus.frontend.core.scaling import FRESH_S, KEPT_S, SESSIONS_MAX, Figure, Scaling
 from bendybus.internal.v1 import partition_pb2
 from tests.frontend.entities import queue
 from tests.frontend.test_management_service import front_end_of
@@ -21,7 +21,7 @@ class Partition:
     def __init__(self, partition: int, active: int, age_ms: int | None = None) -> None:
         self.partition, self.available = partition, True
         self.active, self.age_ms = active, age_ms
-        self.asked = 0
+        self.asked = self.found_after = 0
 
     @property
     def calls(self) -> "Partition":
@@ -37,7 +37,9 @@ class Partition:
         assert request.oldest
         self.asked += 1
         counts = partition_pb2.EntityCounts(
-            uid=request.uids[0], active=self.active, oldest_active_ms=self.age_ms
+            uid=request.uids[0],
+            active=self.active,
+            oldest_active_ms=self.age_ms if self.asked >= self.found_after else None,
         )
         return partition_pb2.GetCountsResponse(entities=[counts])
 
@@ -101,12 +103,46 @@ async def test_what_was_never_known_is_an_error_and_no_smaller_sum() -> None:
 
 
 async def test_a_scaler_that_asks_twice_costs_one_look() -> None:
-    bus = Bus(Partition(0, 3), Partition(1, 0))
+    bus = Bus(Partition(0, 3, 0), Partition(1, 0))
     await bus.figure()
 
     assert await bus.scaling.figure(bus.entity, Figure.MESSAGES) == 3
     assert await bus.scaling.figure(bus.entity, Figure.AGE) == 0
     assert bus.partitions[0].asked == 1
+
+
+async def test_an_age_that_is_still_looked_for_is_looked_for_again_and_never_zero() -> None:
+    looks = Partition(1, 4)
+    bus = Bus(Partition(0, 3, 5_000), looks)
+
+    with pytest.raises(errors.PartitionUnavailable, match="partition 1 still looks"):
+        await bus.figure(Figure.AGE)
+    assert looks.asked > 1
+    assert await bus.figure() == 7
+    looks.found_after = looks.asked + 3
+    looks.age_ms = 60_000
+    assert await bus.figure(Figure.AGE) == 60
+    assert looks.asked == looks.found_after
+
+
+async def test_a_count_of_sessions_that_takes_long_is_fresh_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bus, asked = Bus(Partition(0, 3)), []
+
+    async def counts(name: str, size: int, token: bytes) -> Any:
+        bus.now_s += 3
+        asked.append(token)
+        return [SimpleNamespace(active_message_count=1)] * 2 * SESSIONS_MAX, b""
+
+    monkeypatch.setattr(bus.front_end.sessions, "counts", counts)
+    assert await bus.figure(Figure.SESSIONS) == SESSIONS_MAX
+    bus.now_s += 30
+    assert await bus.figure(Figure.SESSIONS) == SESSIONS_MAX
+    assert len(asked) == 1
+    bus.now_s += 30
+    await bus.figure(Figure.SESSIONS)
+    assert len(asked) == 2
 
 
 async def test_sessions_are_remembered_as_long(monkeypatch: pytest.MonkeyPatch) -> None:

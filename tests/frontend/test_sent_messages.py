@@ -349,6 +349,16 @@ def test_a_batch_that_would_become_much_more_than_its_bytes_is_refused(text: str
         batch(text)
 
 
+def test_a_message_has_few_members_and_each_is_a_step() -> None:
+    many = b'[{"Body":"x"' + b',"":0' * 100_000 + b"}]"
+    with pytest.raises(InvalidArgument, match="more than 16 members"):
+        whole(sent_messages.batch(many))
+
+    some = b'[{"Body":"x"' + b',"":0' * 15 + b"}]"
+    assert sum(1 for _ in sent_messages.batch(some)) == 17
+    assert len(whole(sent_messages.batch(some)).messages) == 1
+
+
 def test_long_values_that_are_allowed_are_read_whole() -> None:
     properties = {f"name-{n}": 1234567 for n in range(2_000)}
     given = [{"Body": "x" * 200_000, "UserProperties": properties, "Ignored": 12345.5}]

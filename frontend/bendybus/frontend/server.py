@@ -147,7 +147,7 @@ def _server(
     settings: Settings, authenticator: Authenticator, health: Health, front_end: FrontEnd
 ) -> grpc.aio.Server:
     request_bytes = _request_bytes(settings)
-    scaler = ExternalScaler(front_end, authenticator, request_bytes)
+    scaler = ExternalScaler(front_end, authenticator)
     gate = CallGate(
         authenticator,
         health,

@@ -72,6 +72,7 @@ class RepeatedSettles:
         if outcome.failures and request.disposition is not Disposition.RENEW_LOCK:
             repeats = _Repeats(self._settles, request, answer, began_s, outcome, tries)
             if repeats.wanted(OutcomeUnknown):
+                outcome.repeated = True
                 repeats.later()
                 return
         answer(outcome)

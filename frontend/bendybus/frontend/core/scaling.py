@@ -30,6 +30,10 @@ FRESH_S: Final = 1.0
 # Sessions that are counted; more do not change how many consumers there are.
 SESSIONS_MAX: Final = 5_000
 _PAGE: Final = 500
+# A count of sessions is fresh for this many times what it took, if that is longer.
+_FRESH_TIMES: Final = 20
+# How often partitions are asked in a row for a message that they still look for.
+_LOOKS: Final = 20
 # Entities whose figures are remembered; beyond that the one asked for longest ago is forgotten.
 ENTITIES_MAX: Final = 1_000
 
@@ -53,6 +57,8 @@ class _Known:
     # When they were counted, and when that was tried.
     sessions_s: float = float("-inf")
     tried_s: float = float("-inf")
+    # How long a count of them is not repeated.
+    fresh_s: float = FRESH_S
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -74,7 +80,12 @@ class Scaling:
         async with known.lock:
             if figure is Figure.SESSIONS:
                 return await self._sessions(entity, known)
-            await self._count(entity, known)
+            for _ in range(_LOOKS):
+                await self._count(entity, known)
+                answers = [each for each, at_s in known.counts.values() if at_s == known.counted_s]
+                if figure is not Figure.AGE or not any(map(_looks_on, answers)):
+                    break
+                known.counted_s = float("-inf")
             return self._sum(entity, known, figure)
 
     async def _count(self, entity: Entity, known: _Known) -> None:
@@ -102,6 +113,8 @@ class Scaling:
             if counts is None or now_s - at_s > KEPT_S:
                 raise _missing(entity, partition)
             total += counts
+            if figure is Figure.AGE and _looks_on(counts):
+                raise _unseen(entity, partition)
             if figure is Figure.AGE and counts.oldest_active_ms is not None:
                 # It went on growing while its partition did not answer.
                 age_ms = counts.oldest_active_ms + round((now_s - at_s) * 1_000)
@@ -109,7 +122,8 @@ class Scaling:
         return total.active if figure is Figure.MESSAGES else (total.oldest_active_ms or 0) / 1_000
 
     async def _sessions(self, entity: Entity, known: _Known) -> float:
-        if self._clock() - known.tried_s >= FRESH_S:
+        began_s = self._clock()
+        if began_s - known.tried_s >= known.fresh_s:
             try:
                 known.sessions = await self._counted(
                     lambda token: self._front_end.sessions.counts(entity.name, _PAGE, token)
@@ -121,6 +135,7 @@ class Scaling:
             else:
                 known.sessions_s = self._clock()
             known.tried_s = self._clock()
+            known.fresh_s = max(FRESH_S, _FRESH_TIMES * (known.tried_s - began_s))
         if self._clock() - known.sessions_s > KEPT_S:
             raise _missing(entity, None)
         return known.sessions
@@ -136,16 +151,30 @@ class Scaling:
             count += sum(bool(each.active_message_count) for each in found)  # type: ignore[attr-defined]
             if not token:
                 break
-        return count
+        return min(count, SESSIONS_MAX)
 
     def _stale(self, entity: Entity) -> None:
         self._front_end.metrics.stale_figures.counts[entity.name] += 1
 
 
+def _looks_on(counts: Counts) -> bool:
+    """Whether a partition has not found its oldest active message yet: others lie before it."""
+    return bool(counts.active) and counts.oldest_active_ms is None
+
+
+def _unseen(entity: Entity, partition: int) -> BusError:
+    return errors.PartitionUnavailable(
+        f"{entity.title}: partition {partition} still looks for its oldest active message behind "
+        "many that are deferred or scheduled. The number of consumers should stay as it is.",
+        metadata={"entity": entity.name},
+    )
+
+
 def _missing(entity: Entity, partition: int | None) -> BusError:
     where = "a partition" if partition is None else f"partition {partition}"
     return errors.PartitionUnavailable(
-        f"{entity.title}: {where} has not answered for {KEPT_S:.0f} s, so it is not known how much "
-        "there is to do. The number of consumers should stay as it is until it is back.",
+        f"{entity.title}: {where} does not answer, nor did it in the last {KEPT_S:.0f} s, so it is "
+        "not known how much there is to do. The number of consumers should stay as it is until it "
+        "is back.",
         metadata={"entity": entity.name},
     )

@@ -119,12 +119,9 @@ _Answer = Callable[["ExternalScaler", Trigger, Any], Awaitable[Any]]
 class ExternalScaler:
     """The scaler of one front end; `handlers` has a handler for each method."""
 
-    def __init__(
-        self, front_end: FrontEnd, authenticator: Authenticator, request_bytes: int
-    ) -> None:
+    def __init__(self, front_end: FrontEnd, authenticator: Authenticator) -> None:
         self._front_end = front_end
         self._authenticator = authenticator
-        self._request_bytes = request_bytes
         self._scaling = Scaling(front_end)
 
     def handlers(self) -> dict[str, Any]:
@@ -198,7 +195,7 @@ class ExternalScaler:
             ) from None
         try:
             with UnaryCall(quota, context, "") as call:
-                data = await call.read(self._request_bytes)
+                data = await call.read(TRIGGER_BYTES_MAX)
                 if len(data) > TRIGGER_BYTES_MAX:
                     raise errors.MessageSizeExceeded(
                         f"the request has {len(data)} bytes; a trigger has at most "

@@ -29,11 +29,16 @@ from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.settle import SettleRequest, Settling
+from bendybus.frontend.listeners.web import message_responses
 
 _GONE: Final = "the client has gone"
 _NO_ROOM: Final = (
     "the memory for messages that clients have not read yet is full. Receive again in a moment."
 )
+# What a message and its response take, as a multiple of what the message has: values become objects
+# of Python, and JSON.
+_DATA_TIMES: Final = 2
+_VALUE_TIMES: Final = 20
 
 
 @dataclass(slots=True)
@@ -97,7 +102,8 @@ class ConnectionReceives:
             return None
         [batch] = delivery.batches
         # The message, and what is made of it for the response.
-        size_bytes = 2 * columns.delivered_sizes(batch)[0]
+        times = _DATA_TIMES if message_responses.is_data(batch) else _VALUE_TIMES
+        size_bytes = times * columns.delivered_sizes(batch)[0]
         received = Received(receiver.entity, batch, size_bytes, holder)
         if not room.take(holder, size_bytes):
             self.release(received)

@@ -40,6 +40,8 @@ _INT_MAX: Final = 2**31 - 1
 _HEADERS_MAX: Final = 64
 # Properties, and values that are no data, of which a response is made at once.
 _QUICK_BYTES: Final = 8 * limits.KB
+# That of a data section; see `Message` in the contract.
+_DATA_TAG: Final = b"\n"
 # The length of the names under OmittedProperties.
 _OMITTED_CHARS_MAX: Final = 1_000
 _OMITTED: Final = "OmittedProperties"
@@ -106,9 +108,22 @@ def is_small(batch: columns.DeliveredBatch) -> bool:
     """Whether the response is made in no time: few properties, and little that is no plain data."""
     head = len(batch.heads[0]) if batch.heads else 0
     changed = len(batch.changed_properties[0]) if batch.changed_properties else 0
-    # The tag of a data section; see `Message` in the contract.
-    is_data = batch.messages[0][:1] in (b"", b"\n") and bool(batch.heads)
-    return head + changed <= _QUICK_BYTES and (is_data or len(batch.messages[0]) <= _QUICK_BYTES)
+    return head + changed <= _QUICK_BYTES and (
+        is_data(batch) or len(batch.messages[0]) <= _QUICK_BYTES
+    )
+
+
+def is_data(batch: columns.DeliveredBatch) -> bool:
+    """Whether the body is plain data, which the response has as it is, and little beside it."""
+    body = batch.messages[0]
+    if body[:1] != _DATA_TAG:
+        return not body
+    size, at = 0, 1
+    for at in range(1, min(len(body), 6)):
+        size |= (body[at] & 0x7F) << 7 * (at - 1)
+        if body[at] < 0x80:
+            break
+    return len(body) - at - size <= _QUICK_BYTES
 
 
 def _decoded(batch: columns.DeliveredBatch) -> message_pb2.Message:

@@ -9,6 +9,7 @@ Service Bus; the REST clients for Python and Rust.
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -113,6 +114,8 @@ class Messages:
         self._settles = RepeatedSettles(front_end.settles)
         self._connections: dict[Guard, ConnectionReceives] = {}
         self._stopping = False
+        # One: more of them would only take the processor from the loop.
+        self._maker = ThreadPoolExecutor(1, "http-responses")
 
     async def handle(
         self, request: web.Request, path: MessagePath, guard: "Guard"
@@ -233,9 +236,12 @@ class Messages:
         )
         outcome = await self._settles.settle(settling)
         for _, error in outcome.failures:
-            if isinstance(error, errors.MessageLockLost):
-                return False
-            raise error
+            if not isinstance(error, errors.MessageLockLost):
+                raise error
+            if outcome.repeated:
+                # A partition forgets with a restart what it settled before.
+                raise _maybe_deleted(received)
+            return False
         received.batch.ClearField("lock_tokens")
         return True
 
@@ -253,7 +259,8 @@ class Messages:
             response = make()
         else:
             # Values and properties by the thousand take some time.
-            response = await asyncio.to_thread(make)
+            loop = asyncio.get_running_loop()
+            response = await loop.run_in_executor(self._maker, make)
         if received.size_bytes <= requests.PIECE_BYTES:
             # It fits into what one connection may leave unread.
             return response
@@ -318,6 +325,15 @@ def _number(entity: Entity, token: bytes) -> int:
     """Return the sequence number of a message of an entity that is locked under a token."""
     [lock] = lock_token.unpack(token)
     return sequence_number.base_of(lock.partition, plain=entity.plain_numbers) + lock.counter
+
+
+def _maybe_deleted(received: Received) -> BusError:
+    number = received.batch.sequence_numbers[0]
+    return errors.OutcomeUnknown(
+        f"message {number} may be deleted: its partition stopped before it said so. If it is not "
+        "there any more it is lost; a client that locks a message and deletes it then loses none.",
+        metadata={"sequence_number": str(number)},
+    )
 
 
 _Perform = Callable[[Messages, Asked], Awaitable[web.StreamResponse]]

@@ -154,7 +154,7 @@ async def read_body(
     bytes_max: int = BODY_BYTES_MAX,
     take: Callable[[int], None] = lambda size_bytes: None,
 ) -> bytes:
-    """Return the body. Raises InvalidArgument, MessageSizeExceeded, ServiceTimeout, and `take`'s.
+    """Return the body. Raises InvalidArgument, MessageSizeExceeded, ServiceTimeout, ConnectionError, `take`'s.
 
     `take` is called with the size of each piece. The larger the body may be, the longer it may
     take. A client that waits to be asked for it is asked here.
@@ -178,6 +178,11 @@ async def read_body(
         raise errors.ServiceTimeout(f"the body was not received within {time_s:.0f} s.") from None
     except web.RequestPayloadError:
         raise InvalidArgument("body", "ended too early.") from None
+    except RuntimeError as error:
+        # The library's word for a read after the connection ended.
+        if request.transport is not None:
+            raise
+        raise ConnectionResetError("the client has gone") from error
     return bytes(found)
 
 

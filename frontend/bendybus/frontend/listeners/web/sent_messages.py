@@ -36,6 +36,8 @@ _IS_BASE64: Final = "IsBodyBase64"
 _MEMBERS: Final = {
     name.lower(): name for name in (_BODY, _IS_BASE64, BROKER_PROPERTIES, USER_PROPERTIES)
 }
+# Of one message, with those that are not known and are ignored.
+_MEMBERS_MAX: Final = 16
 # The longest value in a batch that is no text: properties of 64 KB, with some escapes.
 _MEMBER_CHARS_MAX: Final = 128 * limits.KB
 # Read first of a value: most are shorter.
@@ -107,9 +109,12 @@ def _text_of(raw: bytes) -> str:
 
 
 def batch(body: bytes) -> Steps[MessageBatch]:
-    """Yield after each message of a batch; return them. Raises as `single` does."""
+    """Yield after each member and message of a batch; return them. Raises as `single` does."""
     rows: list[SentRow] = []
     for given in _messages(body):
+        if given is None:
+            yield
+            continue
         rows.append(_item(given, len(rows)))
         if len(rows) > limits.FRAME_MESSAGES_MAX:
             raise MessageSizeExceeded(
@@ -203,19 +208,22 @@ def _decoded(text: str, at: int) -> tuple[Any, int]:
         raise _no_batch(_why(error)) from None
 
 
-def _messages(body: bytes) -> Iterator[dict[str, Any]]:
-    """Yield what each message of a batch has of the three members."""
+def _messages(body: bytes) -> Iterator[dict[str, Any] | None]:
+    """Yield None after each member, and what a message has of the known ones after its last."""
     try:
         reader = _Reader(body.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InvalidArgument("body", "must be JSON in UTF-8.") from None
     for _ in reader.items("[", "]"):
         found: dict[str, Any] = {}
-        for _ in reader.items("{", "}"):
+        for count, _ in enumerate(reader.items("{", "}")):
+            if count == _MEMBERS_MAX:
+                raise _no_batch(f"a message has more than {_MEMBERS_MAX} members")
             name = _MEMBERS.get(reader.name().lower())
             value = reader.value(_MEMBER_CHARS_MAX)
             if name is not None:
                 found[name] = value
+            yield None
         yield found
     reader.end()
 
