@@ -35,8 +35,8 @@ _GONE: Final = "the client has gone"
 _NO_ROOM: Final = (
     "the memory for messages that clients have not read yet is full. Receive again in a moment."
 )
-# What a message and its response take, as a multiple of what the message has: values become objects
-# of Python, and JSON.
+# A message with its response takes this many times its own bytes: values become objects of Python,
+# and JSON.
 _DATA_TIMES: Final = 2
 _VALUE_TIMES: Final = 20
 

@@ -154,7 +154,9 @@ async def read_body(
     bytes_max: int = BODY_BYTES_MAX,
     take: Callable[[int], None] = lambda size_bytes: None,
 ) -> bytes:
-    """Return the body. Raises InvalidArgument, MessageSizeExceeded, ServiceTimeout, ConnectionError, `take`'s.
+    """Return the body.
+
+    Raises InvalidArgument, MessageSizeExceeded, ServiceTimeout, ConnectionError, and `take`'s.
 
     `take` is called with the size of each piece. The larger the body may be, the longer it may
     take. A client that waits to be asked for it is asked here.

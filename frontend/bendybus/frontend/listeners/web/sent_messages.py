@@ -36,7 +36,7 @@ _IS_BASE64: Final = "IsBodyBase64"
 _MEMBERS: Final = {
     name.lower(): name for name in (_BODY, _IS_BASE64, BROKER_PROPERTIES, USER_PROPERTIES)
 }
-# Of one message, with those that are not known and are ignored.
+# The number of members of one message, including those that are ignored.
 _MEMBERS_MAX: Final = 16
 # The longest value in a batch that is no text: properties of 64 KB, with some escapes.
 _MEMBER_CHARS_MAX: Final = 128 * limits.KB
