@@ -46,14 +46,14 @@ class Receiver:
         """Receive nothing more."""
         self.finished = True
 
-    def deliver(self, size: int = 10) -> None:
+    def deliver(self, message: bytes = b"\n\x01x") -> None:
         """Hand a message over."""
         tag = next(iter(self.credits), 0)
         self.credits.pop(tag, None)
-        message = message_pb2.DeliveredBatch(
-            messages=[b"x" * size], sequence_numbers=[1], lock_tokens=TOKEN
+        batch = message_pb2.DeliveredBatch(
+            messages=[message], sequence_numbers=[1], lock_tokens=TOKEN
         )
-        self.hand(Delivery(tag, [message]))
+        self.hand(Delivery(tag, [batch]))
 
 
 class FrontEnd:
@@ -114,18 +114,28 @@ class Line:
         return await task
 
 
-async def test_room_is_taken_with_a_message_and_given_back_when_it_is_read() -> None:
+@pytest.mark.parametrize(
+    ("message", "times"),
+    [
+        (message_pb2.Message(data=[b"x" * 50_000]), 2),
+        # Values become objects of Python, and JSON.
+        (message_pb2.Message(value=message_pb2.Value(string_value="x" * 50_000)), 20),
+    ],
+)
+async def test_room_is_taken_with_a_message_and_given_back_when_it_is_read(
+    message: message_pb2.Message, times: int
+) -> None:
     line = Line()
     room = line.front_end.quota.receives
 
     task = line.begin()
     await asyncio.sleep(0)
     waiting_bytes = room.held
-    line.front_end.opened[0].deliver(1_000)
+    line.front_end.opened[0].deliver(message.SerializeToString())
     received = await task
 
     # The message, and the response that is made of it.
-    assert (waiting_bytes, room.held) == (0, 2_000)
+    assert (waiting_bytes, room.held) == (0, times * message.ByteSize())
     line.receives.read(received)
     assert room.held == 0
 
