@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -84,7 +84,10 @@ class Connection:
 class Line:
     """The TCP connection."""
 
-    written = lost = arrived = None
+    written = arrived = None
+
+    def __init__(self) -> None:
+        self.at_end: list[Callable[[], None]] = []
 
 
 class Request:
