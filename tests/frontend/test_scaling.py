@@ -137,10 +137,10 @@ async def test_a_count_of_sessions_that_takes_long_is_fresh_for_longer(
 
     monkeypatch.setattr(bus.front_end.sessions, "counts", counts)
     assert await bus.figure(Figure.SESSIONS) == SESSIONS_MAX
-    bus.now_s += 30
+    bus.now_s += 10
     assert await bus.figure(Figure.SESSIONS) == SESSIONS_MAX
     assert len(asked) == 1
-    bus.now_s += 30
+    bus.now_s += 10
     await bus.figure(Figure.SESSIONS)
     assert len(asked) == 2
 

@@ -31,7 +31,7 @@ FRESH_S: Final = 1.0
 SESSIONS_MAX: Final = 5_000
 _PAGE: Final = 500
 # A count of sessions is fresh for this many times what it took, if that is longer.
-_FRESH_TIMES: Final = 20
+_FRESH_TIMES: Final = 5
 # How often partitions are asked in a row for a message that they still look for.
 _LOOKS: Final = 20
 # Entities whose figures are remembered; beyond that the one asked for longest ago is forgotten.
