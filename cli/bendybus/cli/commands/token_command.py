@@ -1,6 +1,7 @@
 """`token`: a shared access signature, for programs that speak HTTP without a client library."""
 
 import time
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from bendybus.cli.bus import bus_choice
 from bendybus.cli.commands import completion
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
+from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.domain import bounds, shared_access
 from bendybus.domain.errors import BusError
 
@@ -28,6 +30,7 @@ def token(
     ttl: Annotated[
         str, typer.Option(help="How long it is good: seconds, or ISO-8601 (PT30M).")
     ] = "PT1H",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Print a token for the header Authorization, signed with the key of the connection string."""
     # Takes longer to load than most commands.
@@ -51,4 +54,6 @@ def token(
         raise UsageError("The connection string has no SharedAccessKeyName, which tokens carry.")
     uri = f"sb://{found.address}/{entity.strip('/')}"
     ends_s = int(time.time() + lasts_s)
-    printing.line(shared_access.sign(uri, found.key_name, found.key, ends_s))
+    signed = shared_access.sign(uri, found.key_name, found.key, ends_s)
+    expires = datetime.fromtimestamp(ends_s, UTC).isoformat()
+    printing.result({"token": signed, "expires": expires}, signed, output)

@@ -75,7 +75,9 @@ STATES: Final[dict[str, str]] = {
     "transfer_dead_letter": "transfer_dead_letter",
     "transfer": "transfer",
 }
-NO_STATES: Final = frozenset({"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms"})
+NO_STATES: Final = frozenset(
+    {"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms", "oldest_active_ms"}
+)
 # Conditions that the operator itself sets.
 _OWN: Final = frozenset(
     {READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE, VERSION_REFUSED, WORKER_ENDED}
