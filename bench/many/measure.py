@@ -152,4 +152,4 @@ def _once(
     emit(Row(server.system, f"{what}_cpu", f"{title}: all processes", "µs CPU", cost_us))
     if _FRONT_END in server.roles:
         cost_us = [1e6 * front_s / count] if count else []
-        emit(Row(server.system, f"{what}_front", f"{title}: front end", "µs CPU", cost_us))
+        emit(Row(server.system, f"{what}_front_cpu", f"{title}: front end", "µs CPU", cost_us))
