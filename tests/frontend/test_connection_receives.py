@@ -24,7 +24,7 @@ TOKEN = bytes(range(16))
 
 
 class Receiver:
-    """A receiver that hands over messages when the test says so."""
+    """A receiver that hands messages over when a test calls `deliver`."""
 
     def __init__(self, entity: Entity, hand: Any, fail: Any, owner: Any) -> None:
         self.entity, self.hand, self.fail, self.owner = entity, hand, fail, owner
