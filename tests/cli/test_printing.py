@@ -2,6 +2,7 @@
 
 import io
 import sys
+from typing import Any, cast
 
 import pytest
 
@@ -32,3 +33,34 @@ def test_long_work_shows_a_bar_on_a_terminal_only(
         step(10)
 
     assert ("sending" in screen.getvalue()) is terminal
+
+
+class Pieces(io.RawIOBase):
+    """A pipe that keeps apart what is written at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def writable(self) -> bool:
+        """Say that it is."""
+        return True
+
+    def write(self, piece: Any) -> int:
+        """Take a piece."""
+        self.written.append(bytes(piece))
+        return len(self.written[-1])
+
+
+@pytest.mark.requirement("R582")
+def test_a_line_is_written_in_one_piece_where_python_buffers_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipe = Pieces()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(cast(Any, pipe), write_through=True))
+
+    printing.json_line({"body": "0"})
+    printing.line("one")
+    printing.table(["NAME"], [["orders"]])
+
+    assert pipe.written == [b'{"body": "0"}\n', b"one\n", b"NAME\n", b"orders\n"]

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol, TextIO
 
 import typer
 import yaml
@@ -64,12 +64,14 @@ def visible(text: str) -> str:
 
 def line(text: str) -> None:
     """Print a line of text on stdout."""
-    print(_lines_visible(text), flush=True)
+    _write(sys.stdout, _lines_visible(text))
+    sys.stdout.flush()
 
 
 def note(text: str) -> None:
     """Print a note on stderr, so that stdout can be parsed."""
-    print(_lines_visible(text), file=sys.stderr, flush=True)
+    _write(sys.stderr, _lines_visible(text))
+    sys.stderr.flush()
 
 
 def json_text(value: Mapping[str, Any]) -> str:
@@ -86,7 +88,8 @@ def json_text(value: Mapping[str, Any]) -> str:
 
 def json_line(value: Mapping[str, Any]) -> None:
     """Print one JSON object on a line of its own."""
-    print(json_text(value), flush=True)
+    _write(sys.stdout, json_text(value))
+    sys.stdout.flush()
 
 
 def structured(value: Mapping[str, Any], output: Output) -> None:
@@ -124,7 +127,7 @@ class Table:
         cells = [[_cell(value) for value in row] for row in rows]
         if cells or header:
             for text in self._layout.lines(cells):
-                print(text)
+                _write(sys.stdout, text)
             sys.stdout.flush()
 
     def each(self, rows: Sequence[Sequence[object]]) -> Iterator[None]:
@@ -136,9 +139,17 @@ class Table:
         more = len(lines) - len(rows)
         for index in range(len(rows)):
             for text in lines[: more + 1] if not index else lines[more + index : more + index + 1]:
-                print(text)
+                _write(sys.stdout, text)
             sys.stdout.flush()
             yield
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write a line in one piece: where PYTHONUNBUFFERED is set, `print` writes its end alone.
+
+    The reader of a socket or a pipe would have a message before its line is whole.
+    """
+    stream.write(text + "\n")
 
 
 def clear() -> None:
