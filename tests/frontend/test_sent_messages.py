@@ -359,6 +359,17 @@ def test_a_message_has_few_members_and_each_is_a_step() -> None:
     assert len(whole(sent_messages.batch(some)).messages) == 1
 
 
+@pytest.mark.parametrize("where", ['"UserProperties"', '"BrokerProperties":{"UserProperties"'])
+def test_the_properties_of_a_message_are_read_in_steps(where: str) -> None:
+    properties = json.dumps({f"{n}": 1 for n in range(2_000)})
+    end = "}" * where.count("{")
+    text = f'[{{"Body":"x",{where}:{properties}{end}}}]'.encode()
+
+    # Two members, one message, and its properties by 250.
+    assert sum(1 for _ in sent_messages.batch(text)) == 2 + 1 + 8
+    assert len(head_of(whole(sent_messages.batch(text))).application_properties) == 2_000
+
+
 def test_long_values_that_are_allowed_are_read_whole() -> None:
     properties = {f"name-{n}": 1234567 for n in range(2_000)}
     given = [{"Body": "x" * 200_000, "UserProperties": properties, "Ignored": 12345.5}]

@@ -33,6 +33,8 @@ _SERVICE: Final = "/externalscaler.ExternalScaler/"
 TRIGGER_BYTES_MAX: Final = 64 * limits.KB
 # How long a call waits for a place among those whose key is not verified yet.
 _PLACE_S: Final = 10.0
+# Calls of a connection that may wait for one: all triggers of a large cluster at once.
+_WAITING_MAX: Final = 500
 # How often a stream looks whether there is something to do.
 LOOK_S: Final = 2.0
 _TARGET_MAX: Final = 10**12
@@ -113,6 +115,12 @@ def _metric(figure: Figure) -> str:
     return f"bendybus-{figure}"
 
 
+def _too_many() -> errors.BusError:
+    return errors.ServerBusy(
+        "too many calls of this connection wait to be read. Repeat it.", retry_after_ms=1_000
+    )
+
+
 _Answer = Callable[["ExternalScaler", Trigger, Any], Awaitable[Any]]
 
 
@@ -185,14 +193,13 @@ class ExternalScaler:
         """
         quota = self._front_end.quota
         room, holder = quota.open_calls, Holder(context.peer(), "")
+        if room.waiting(holder) >= _WAITING_MAX:
+            raise _too_many()
         try:
             async with asyncio.timeout(_PLACE_S):
                 await room.wait(holder, 1)
         except TimeoutError:
-            raise errors.ServerBusy(
-                "too many calls of this connection wait to be read. Repeat it.",
-                retry_after_ms=1_000,
-            ) from None
+            raise _too_many() from None
         try:
             with UnaryCall(quota, context, "") as call:
                 data = await call.read(TRIGGER_BYTES_MAX)

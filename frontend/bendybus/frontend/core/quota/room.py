@@ -85,6 +85,11 @@ class Room:
         self._count(holder, size, entity)
         return fits
 
+    def waiting(self, holder: Holder) -> int:
+        """Return how many calls of a connection wait for room."""
+        found = self._waiting.get(holder.policy)
+        return 0 if found is None else len(found.calls.get(holder, ()))
+
     async def wait(self, holder: Holder, size: int) -> None:
         """Take room as soon as there is some."""
         waiting = self._waiting.get(holder.policy)

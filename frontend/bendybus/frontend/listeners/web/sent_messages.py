@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument, MessageSizeExceeded
-from bendybus.domain.steps import Steps
+from bendybus.domain.steps import Steps, whole
 from bendybus.frontend.core import columns
 from bendybus.frontend.core.columns import MessageBatch, SentRow
 from bendybus.frontend.listeners.web import property_values
@@ -42,6 +42,8 @@ _MEMBERS_MAX: Final = 16
 _MEMBER_CHARS_MAX: Final = 128 * limits.KB
 # Read first of a value: most are shorter.
 _FIRST_CHARS: Final = 512
+# Properties that are read in one step: a millisecond.
+_PROPERTIES_STEP: Final = 250
 _HEAD_FIELDS: Final = {
     "correlationid": "correlation_id",
     "label": "subject",
@@ -96,7 +98,8 @@ def single(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> MessageBatch:
                 if name in own:
                     raise InvalidArgument(f"{name:.80}", "must be one header.")
                 own[name].CopyFrom(value)
-    row = _row(head, given, message_pb2.Message(data=[body]))
+    # The library bounds what headers have, so this takes no time.
+    row = whole(_row(head, given, message_pb2.Message(data=[body])))
     return columns.from_rows([row], _new_id)
 
 
@@ -109,13 +112,16 @@ def _text_of(raw: bytes) -> str:
 
 
 def batch(body: bytes) -> Steps[MessageBatch]:
-    """Yield after each member and message of a batch; return them. Raises as `single` does."""
+    """Yield after each member, message and piece of its properties; return the messages.
+
+    Raises as `single` does.
+    """
     rows: list[SentRow] = []
     for given in _messages(body):
         if given is None:
             yield
             continue
-        rows.append(_item(given, len(rows)))
+        rows.append((yield from _item(given, len(rows))))
         if len(rows) > limits.FRAME_MESSAGES_MAX:
             raise MessageSizeExceeded(
                 f"a batch has at most {limits.FRAME_MESSAGES_MAX} messages. Send less at a time.",
@@ -234,7 +240,7 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-def _item(given: Mapping[str, Any], index: int) -> SentRow:
+def _item(given: Mapping[str, Any], index: int) -> Steps[SentRow]:
     body = given.get(_BODY)
     if not isinstance(body, str):
         raise InvalidArgument(
@@ -253,8 +259,8 @@ def _item(given: Mapping[str, Any], index: int) -> SentRow:
     found = {} if broker is None else _named(broker, f"body[{index}].{BROKER_PROPERTIES}")
     user = given.get(USER_PROPERTIES)
     if user is not None:
-        _fill(head.application_properties, user, f"body[{index}].{USER_PROPERTIES}")
-    return _row(head, found, message_pb2.Message(data=[data]))
+        yield from _fill(head.application_properties, user, f"body[{index}].{USER_PROPERTIES}")
+    return (yield from _row(head, found, message_pb2.Message(data=[data])))
 
 
 def _broker_properties(text: str) -> dict[str, Any]:
@@ -278,14 +284,18 @@ def _named(given: Any, field: str) -> dict[str, Any]:
     }
 
 
-def _row(head: message_pb2.Message, given: Mapping[str, Any], body: message_pb2.Message) -> SentRow:
+def _row(
+    head: message_pb2.Message, given: Mapping[str, Any], body: message_pb2.Message
+) -> Steps[SentRow]:
     for name, field in _HEAD_FIELDS.items():
         if name in given:
             setattr(head, field, _text(name, given))
     if "contenttype" in given and not head.content_type:
         head.content_type = _text("contenttype", given)
     if USER_PROPERTIES.lower() in given:
-        _fill(head.application_properties, given[USER_PROPERTIES.lower()], USER_PROPERTIES)
+        yield from _fill(
+            head.application_properties, given[USER_PROPERTIES.lower()], USER_PROPERTIES
+        )
     head_bytes = head.SerializeToString()
     if len(head_bytes) > limits.PROPERTY_BYTES_MAX:
         columns.check_head(head, len(head_bytes))
@@ -300,11 +310,11 @@ def _row(head: message_pb2.Message, given: Mapping[str, Any], body: message_pb2.
     )
 
 
-def _fill(target: Any, given: Any, field: str) -> None:
+def _fill(target: Any, given: Any, field: str) -> Steps[None]:
     if not isinstance(given, dict):
         raise InvalidArgument(field, 'must be a JSON object such as {"color": "red"}.')
     size = 0
-    for name, value in given.items():
+    for count, (name, value) in enumerate(given.items(), 1):
         property_values.checked_text(field, name)
         made = property_values.of_json(name, value)
         size += len(name) + made.ByteSize()
@@ -314,6 +324,8 @@ def _fill(target: Any, given: Any, field: str) -> None:
                 "values into the body."
             )
         target[name].CopyFrom(made)
+        if not count % _PROPERTIES_STEP:
+            yield
 
 
 def _text(name: str, given: Mapping[str, Any]) -> str:
