@@ -17,13 +17,14 @@ QUORUM: Final = "RabbitMQ quorum"
 MANY: Final = "Bendybus, many over AMQP"
 MANY_OWN: Final = "Bendybus, many over gRPC"
 MANY_HTTP: Final = "Bendybus, many over HTTP"
+RABBITMQ_HTTP: Final = "RabbitMQ, management over HTTP"
 CLASSIC_AMQP: Final = "RabbitMQ classic, AMQP 1.0"
 QUORUM_AMQP: Final = "RabbitMQ quorum, AMQP 1.0"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A rule about one figure; with a base, the figure is divided by the base's."""
+    """A rule about one figure; with a base, the figure is divided by the base's, or `less` that."""
 
     title: str
     figure: tuple[str, str]
@@ -33,6 +34,7 @@ class Mark:
     unit: str = "×"
     goal: bool = False
     """Wanted later, not yet asked for."""
+    less: bool = False
 
 
 MARKS: Final = (
@@ -77,6 +79,13 @@ MARKS: Final = (
          at_most=True, base=(QUORUM_AMQP, "many_receive_64_cpu"), goal=True),
     Mark("64 connections' sends, own client", (MANY_OWN, "many_send_64_4_cpu"), 250, at_most=True,
          unit="µs CPU", goal=True),
+    *(
+        Mark(f"{connections} connections over HTTP, {work}, front end: more than over AMQP",
+             (MANY_HTTP, f"many_{role}_{connections}_4_front_cpu"), requests * 150, at_most=True,
+             base=(MANY, f"many_{role}_{connections}_4_front_cpu"), less=True, unit="µs CPU")
+        for role, work, requests in (("send", "a send", 1), ("receive", "both requests", 2))
+        for connections in (16, 64)
+    ),
     Mark("16 idle partitions", (IDLE, "idle_partitions"), 3, at_most=True, unit="% of a core",
          goal=True),
     Mark("memory of a partition server", (IDLE, "rss_partition"), 60, at_most=True, unit="MB",
@@ -111,7 +120,10 @@ def judge(rows: Sequence[Row]) -> list[Verdict]:
         value = known.get(mark.figure)
         if mark.base is not None:
             base = known.get(mark.base)
-            value = value / base if value is not None and base else None
+            if mark.less:
+                value = value - base if value is not None and base is not None else None
+            else:
+                value = value / base if value is not None and base else None
             if value is not None and mark.unit == "%":
                 value *= 100
         verdicts.append(Verdict(mark, value))

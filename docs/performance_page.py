@@ -22,10 +22,13 @@ _PLACE: Final = re.compile(
 MANY_NAMES: Final = {
     marks.MANY: "Bendybus",
     marks.MANY_OWN: "Bendybus, own client",
+    marks.MANY_HTTP: "Bendybus, HTTP",
     brokers.ARTEMIS: "ActiveMQ Artemis",
     marks.CLASSIC_AMQP: "RabbitMQ classic",
     marks.QUORUM_AMQP: "RabbitMQ quorum",
+    marks.RABBITMQ_HTTP: "RabbitMQ classic, HTTP",
 }
+_OWN: Final = (marks.MANY, marks.MANY_OWN, marks.MANY_HTTP)
 # The bus in the table of all systems; the others are in one of their own.
 PARTITIONS: Final = 4
 _WORKS: Final = {
@@ -61,8 +64,7 @@ class Run:
 
         Empty if they were not measured. `partitions`: of the bus; others have none.
         """
-        ours = system in (marks.MANY, marks.MANY_OWN)
-        what = f"many_{work}_{connections}{f'_{partitions}' if ours else ''}"
+        what = f"many_{work}_{connections}{f'_{partitions}' if system in _OWN else ''}"
         return [
             row
             for row in self.sections["many"]

@@ -62,6 +62,10 @@ class Box:
         return self.x + self.width // 2
 
 
+# The picture of many clients is about AMQP.
+_OTHER_PROTOCOLS: Final = (marks.MANY_OWN, marks.MANY_HTTP, marks.RABBITMQ_HTTP)
+
+
 def pictures() -> dict[str, str]:
     """Return file name → SVG of every picture."""
     run = Run.read()
@@ -90,7 +94,7 @@ def _many(run: Run, work: str) -> list[tuple[str, float]]:
     return [
         (name, found[1].median)
         for system, name in performance_page.MANY_NAMES.items()
-        if system != marks.MANY_OWN and (found := run.many(system, work, _MANY))
+        if system not in _OTHER_PROTOCOLS and (found := run.many(system, work, _MANY))
     ]
 
 

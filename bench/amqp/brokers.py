@@ -1,6 +1,6 @@
 """Runs the same Proton program against other AMQP 1.0 brokers: Artemis and RabbitMQ."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -52,12 +52,14 @@ def _rabbitmq(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
 
 
 @contextmanager
-def rabbitmq_server(folder: Path) -> Iterator[tuple[int, list[int]]]:
+def rabbitmq_server(
+    folder: Path, plugins: Sequence[str] = (PLUGIN,), settings: Sequence[str] = ()
+) -> Iterator[tuple[int, list[int]]]:
     """Run RabbitMQ with AMQP 1.0; give its port, and its processes. Raises UnavailableError."""
     peer.require_client("pika")
     if peer.program("rabbitmq-server") is None:
         raise peer.UnavailableError("not installed: apt install rabbitmq-server")
-    with rabbitmq.server(folder, [PLUGIN]) as found:
+    with rabbitmq.server(folder, plugins, settings) as found:
         yield found
 
 

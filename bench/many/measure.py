@@ -1,16 +1,18 @@
 """Measures connections that each await one message at a time: the bus, and AMQP brokers beside it.
 
 The same Proton program with each server, in the same run; in its place our own client over gRPC,
-and bare sockets over HTTP.
+and bare sockets over HTTP, to RabbitMQ's management interface, too.
 Judged is the processor time of all processes of the server, which other programs of the machine
 change less than the rate.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench import processes
 from bench.amqp import brokers, clients
 from bench.amqp.exchange import cpu_s
 from bench.amqp.measure import bus_server
@@ -18,10 +20,11 @@ from bench.amqp.orders import Place
 from bench.amqp.orders import Role as Bulk
 from bench.bus import running
 from bench.loads import Loads
-from bench.many import workers
+from bench.many import http_worker, workers
+from bench.many.http_worker import RabbitMq, ServiceBus
 from bench.many.orders import REPLIES, Role
 from bench.many.workers import Workers
-from bench.marks import MANY, MANY_HTTP, MANY_OWN
+from bench.marks import MANY, MANY_HTTP, MANY_OWN, RABBITMQ_HTTP
 from bench.peers import artemis, peer, rabbitmq
 from bench.recorder import Roles
 from bench.row import Row
@@ -67,6 +70,8 @@ def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
             _place(load, server, place, emit)
     with peer.skipping(brokers.RABBITMQ, emit):
         _rabbitmq(load, folder / "rabbitmq", emit)
+    with peer.skipping([RABBITMQ_HTTP], emit):
+        _rabbitmq_over_http(load, folder / "rabbitmq-http", emit)
 
 
 def _bus(load: Loads, bus: running.Bus, partitions: int, emit: Callable[[Row], None]) -> None:
@@ -83,7 +88,7 @@ def _bus(load: Loads, bus: running.Bus, partitions: int, emit: Callable[[Row], N
         _run(load, server, many, filling, (Role.SEND, Role.RECEIVE), emit)
     server = Server(MANY_HTTP, bus.roles, f"_{partitions}", words)
     with (
-        workers.over_http(place.address, running.QUEUE) as many,
+        workers.over_http(place.address, ServiceBus(running.QUEUE)) as many,
         clients.running(place) as filling,
     ):
         _run(load, server, many, filling, (Role.SEND, Role.RECEIVE), emit)
@@ -98,6 +103,22 @@ def _rabbitmq(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
             queue = f"/amq/queue/{peer.NAME}-{kind}"
             place = Place(f"127.0.0.1:{port}", queue, durable=True, echoes=False)
             _place(load, Server(system, {"server": [pids]}, "", brokers.NO_ECHO), place, emit)
+
+
+def _rabbitmq_over_http(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
+    """Measure its management interface, the only one over HTTP that it sends and receives with."""
+    folder.mkdir()
+    web_port = processes.free_port()
+    settings = ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {web_port}"]
+    plugins = [brokers.PLUGIN, "rabbitmq_management"]
+    with brokers.rabbitmq_server(folder, plugins, settings) as (port, pids):
+        name = rabbitmq.declare(port, "classic")
+        address, dialect = f"127.0.0.1:{web_port}", RabbitMq(name)
+        asyncio.run(http_worker.serves(address, dialect, peer.BODY))
+        place = Place(f"127.0.0.1:{port}", f"/amq/queue/{name}", durable=True, echoes=False)
+        server = Server(RABBITMQ_HTTP, {"server": [pids]}, "", "classic queue; deleted when read")
+        with workers.over_http(address, dialect) as many, clients.running(place) as filling:
+            _run(load, server, many, filling, (Role.SEND, Role.RECEIVE), emit)
 
 
 def _place(load: Loads, server: Server, place: Place, emit: Callable[[Row], None]) -> None:

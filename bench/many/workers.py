@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from bench.amqp.clients import STOP_S, ClientError
 from bench.amqp.orders import BROKEN, READY, Place
+from bench.many import http_worker
+from bench.many.http_worker import Dialect
 from bench.many.orders import Order, Report, Role
 from bench.peers import peer
 
@@ -89,11 +91,9 @@ def over_grpc(connection_string: str, queue: str) -> Any:
     return _running(grpc_worker.serve, connection_string, queue, peer.BODY)
 
 
-def over_http(address: str, queue: str) -> Any:
+def over_http(address: str, dialect: Dialect) -> Any:
     """Run client processes on HTTP until the block ends."""
-    from bench.many import http_worker
-
-    return _running(http_worker.serve, address, queue, peer.BODY)
+    return _running(http_worker.serve, address, dialect, peer.BODY)
 
 
 @contextmanager

@@ -38,13 +38,19 @@ def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
 
 
 @contextmanager
-def server(folder: Path, plugins: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
-    """Run a server; give its port, and the processes that it consists of."""
+def server(
+    folder: Path, plugins: Sequence[str], settings: Sequence[str] = ()
+) -> Iterator[tuple[int, list[int]]]:
+    """Run a server; give its port, and the processes that it consists of.
+
+    `settings`: further lines of its configuration.
+    """
     port, epmd_port = processes.free_port(), processes.free_port()
     log, enabled = folder / "rabbitmq.log", folder / "plugins"
     enabled.write_text(f"[{', '.join(plugins)}].", encoding="utf-8")
     config = folder / "rabbitmq.conf"
-    config.write_text("vm_memory_high_watermark.relative = 0.5\ndisk_free_limit.absolute = 50MB\n")
+    lines = ["vm_memory_high_watermark.relative = 0.5", "disk_free_limit.absolute = 50MB"]
+    config.write_text("\n".join([*lines, *settings, ""]), encoding="utf-8")
     own = {
         "HOME": str(folder),
         "ERL_EPMD_PORT": str(epmd_port),
