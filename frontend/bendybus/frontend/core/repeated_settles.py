@@ -1,7 +1,8 @@
 """Settlements of clients that cannot repeat them: the front end does, as long as there is time.
 
 Lock tokens whose outcome is unknown are settled again by the same settler, until their partition
-says what became of them. So that a client only hears that a lock is lost if it is.
+says what became of them. A client hears that a lock is lost only if it is: a partition that stopped
+meanwhile has forgotten what it settled, so a lock that is lost in a repeat may be settled.
 """
 
 import asyncio
@@ -12,7 +13,14 @@ from typing import Final
 
 from bendybus.domain import lock_token
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.errors import BusError, OutcomeUnknown, PartitionUnavailable, ServerBusy
+from bendybus.domain.errors import (
+    BusError,
+    MessageLockLost,
+    OutcomeUnknown,
+    PartitionUnavailable,
+    ServerBusy,
+    SessionLockLost,
+)
 from bendybus.frontend.core.settle import SettleDispatcher, SettleOutcome, SettleRequest, Settling
 
 # Before the first repeat, and at most.
@@ -22,6 +30,8 @@ PAUSE_S_MAX: Final = 2.0
 REPEAT_S: Final = 30.0
 # Of a repeat, these say nothing of the try before.
 _NOTHING_NEW: Final = (OutcomeUnknown, PartitionUnavailable, ServerBusy)
+# These say no more than the first did.
+_LOST: Final = (MessageLockLost, SessionLockLost)
 
 Answer = Callable[[SettleOutcome], None]
 
@@ -72,7 +82,6 @@ class RepeatedSettles:
         if outcome.failures and request.disposition is not Disposition.RENEW_LOCK:
             repeats = _Repeats(self._settles, request, answer, began_s, outcome, tries)
             if repeats.wanted(OutcomeUnknown):
-                outcome.repeated = True
                 repeats.later()
                 return
         answer(outcome)
@@ -121,12 +130,18 @@ class _Repeats:
         self._failed: dict[int, BusError] = {
             index: error for indexes, error in outcome.failures for index in indexes
         }
+        # Those of which no repeat will say more.
+        self._ended: set[int] = set()
         # The tokens that the try under way is for.
         self._unknown: list[int] = []
 
     def wanted(self, *unknown: type[BusError]) -> bool:
         """Whether there are such failures, and time for a repeat."""
-        self._unknown = [i for i, error in self._failed.items() if isinstance(error, unknown)]
+        self._unknown = [
+            index
+            for index, error in self._failed.items()
+            if isinstance(error, unknown) and index not in self._ended
+        ]
         return bool(self._unknown) and self._loop.time() + self._pause_s < self._until_s
 
     def later(self) -> None:
@@ -147,6 +162,9 @@ class _Repeats:
             error = failed.get(index)
             if error is None:
                 del self._failed[token]
+            elif isinstance(error, _LOST):
+                self._failed[token] = _may_be_settled()
+                self._ended.add(token)
             elif not isinstance(error, _NOTHING_NEW):
                 self._failed[token] = error
         if self.wanted(OutcomeUnknown):
@@ -154,3 +172,10 @@ class _Repeats:
             return
         self._outcome.failures = [([index], error) for index, error in self._failed.items()]
         self._answer(self._outcome)
+
+
+def _may_be_settled() -> BusError:
+    return OutcomeUnknown(
+        "the message may be settled: its partition did not answer at first, and the lock is lost "
+        "by now. If it is not settled, it is received again."
+    )

@@ -59,8 +59,6 @@ class SettleOutcome:
     # Of renewed locks: when they end, and how long they last from the renewal on.
     locked_until_ms: int = 0
     lock_remaining_ms: int = 0
-    # An earlier try may have settled tokens that are lost now; see `RepeatedSettles`.
-    repeated: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -236,12 +236,13 @@ class Messages:
         )
         outcome = await self._settles.settle(settling)
         for _, error in outcome.failures:
-            if not isinstance(error, errors.MessageLockLost):
-                raise error
-            if outcome.repeated:
-                # A partition forgets with a restart what it settled before.
+            if isinstance(error, errors.MessageLockLost):
+                return False
+            if isinstance(error, errors.OutcomeUnknown):
                 raise _maybe_deleted(received)
-            return False
+            # It is not deleted, so others may have it.
+            receives.release(received)
+            raise error
         received.batch.ClearField("lock_tokens")
         return True
 
@@ -330,8 +331,8 @@ def _number(entity: Entity, token: bytes) -> int:
 def _maybe_deleted(received: Received) -> BusError:
     number = received.batch.sequence_numbers[0]
     return errors.OutcomeUnknown(
-        f"message {number} may be deleted: its partition stopped before it said so. If it is not "
-        "there any more it is lost; a client that locks a message and deletes it then loses none.",
+        f"message {number} may be deleted: its partition did not answer. If it is not there any "
+        "more it is lost; a client that locks a message and deletes it then loses none.",
         metadata={"sequence_number": str(number)},
     )
 
