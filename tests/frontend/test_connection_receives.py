@@ -9,6 +9,7 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity
+from bendybus.domain.errors import InvalidOperation
 from bendybus.frontend.core.quota.bounds import HTTP_RECEIVERS_MAX, RECEIVES
 from bendybus.frontend.core.quota.quota import Quota
 from bendybus.frontend.core.quota.room import Holder
@@ -115,15 +116,14 @@ class Line:
 
 
 @pytest.mark.parametrize(
-    ("message", "times"),
+    "message",
     [
-        (message_pb2.Message(data=[b"x" * 50_000]), 2),
-        # Values become objects of Python, and JSON.
-        (message_pb2.Message(value=message_pb2.Value(string_value="x" * 50_000)), 20),
+        message_pb2.Message(data=[b"x" * 50_000]),
+        message_pb2.Message(value=message_pb2.Value(string_value="x" * 50_000)),
     ],
 )
 async def test_room_is_taken_with_a_message_and_given_back_when_it_is_read(
-    message: message_pb2.Message, times: int
+    message: message_pb2.Message,
 ) -> None:
     line = Line()
     room = line.front_end.quota.receives
@@ -135,9 +135,28 @@ async def test_room_is_taken_with_a_message_and_given_back_when_it_is_read(
     received = await task
 
     # The message, and the response that is made of it.
-    assert (waiting_bytes, room.held) == (0, times * message.ByteSize())
+    assert (waiting_bytes, room.held) == (0, 2 * message.ByteSize())
+    line.receives.answered(received, message.ByteSize())
+    assert room.held == message.ByteSize()
     line.receives.read(received)
     assert room.held == 0
+
+
+async def test_one_that_http_does_not_hand_over_goes_back_and_says_why() -> None:
+    line = Line()
+    values = [message_pb2.Value()] * 200_000
+    message = message_pb2.Message(
+        value=message_pb2.Value(list_value=message_pb2.ValueList(values=values))
+    )
+    task = line.begin()
+    await asyncio.sleep(0)
+    line.front_end.opened[0].deliver(message.SerializeToString())
+
+    with pytest.raises(InvalidOperation, match="over AMQP, or with a client library"):
+        await task
+
+    assert len(line.front_end.released) == 1
+    assert line.front_end.quota.receives.held == 0
 
 
 async def test_without_room_a_message_goes_back_and_the_client_repeats() -> None:

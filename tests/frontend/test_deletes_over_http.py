@@ -37,7 +37,8 @@ async def may_be_seen(
     settles: Any = Partitions(*answers)
     messages._settles = RepeatedSettles(settles)
     batch = message_pb2.DeliveredBatch(lock_tokens=bytes(16), sequence_numbers=[7])
-    received = Received(queue("orders", partitions=1), batch, 1, None)  # type: ignore[arg-type]
+    nothing: Any = None
+    received = Received(queue("orders", partitions=1), batch, nothing, 1, nothing)
     asked: Any = SimpleNamespace(
         guard=SimpleNamespace(has_ended=False), path=SimpleNamespace(call=MessageCall.TAKE)
     )

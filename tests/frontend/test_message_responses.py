@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bendybus.domain.errors import InvalidOperation
 from bendybus.frontend.core import columns
 from bendybus.frontend.listeners.web import message_responses
 from bendybus.v1 import message_pb2
@@ -33,7 +34,10 @@ def delivered(
 
 def answered(made: columns.DeliveredBatch) -> tuple[dict[str, str], dict[str, Any], bytes]:
     """Return the headers, the broker properties and the body of its response."""
-    response = message_responses.response(made, "q/messages", status=201, origin="http://host:1")
+    made_of = message_responses.parts(made)
+    response = message_responses.response(
+        made, made_of, "q/messages", status=201, origin="http://host:1"
+    )
     headers = dict(response.headers)
     assert isinstance(response.body, bytes)
     return headers, json.loads(headers["BrokerProperties"]), response.body
@@ -172,26 +176,75 @@ LARGE = 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("message", "is_data"),
+    "message",
     [
-        (message_pb2.Message(), True),
-        (message_pb2.Message(data=[b""]), True),
-        (message_pb2.Message(data=[b"x" * LARGE]), True),
-        (message_pb2.Message(data=[b"x" * LARGE], subject="s"), True),
-        (message_pb2.Message(data=[b"", b"x" * LARGE]), False),
-        (message_pb2.Message(data=[b"x"], subject="s" * LARGE), False),
-        (message_pb2.Message(value=Value(string_value="x" * LARGE)), False),
+        message_pb2.Message(),
+        message_pb2.Message(data=[b""]),
+        message_pb2.Message(data=[b"x" * LARGE]),
+        message_pb2.Message(data=[b"x" * LARGE], subject="s"),
+        message_pb2.Message(data=[b"", b"x" * LARGE, b"y"]),
+        message_pb2.Message(value=Value(string_value="x" * LARGE)),
+        message_pb2.Message(value=Value(symbol_value="x" * LARGE), subject="s"),
+        message_pb2.Message(value=Value(binary_value=b"\xff" * LARGE)),
+        message_pb2.Message(value=Value(string_value="")),
     ],
 )
-def test_only_data_is_counted_as_its_bytes(message: message_pb2.Message, is_data: bool) -> None:
-    assert message_responses.is_data(delivered(message)) is is_data
+def test_data_texts_and_bytes_are_not_decoded(message: message_pb2.Message) -> None:
+    made_of = message_responses.parts(delivered(message))
+
+    value = message.value
+    assert made_of.body == (
+        b"".join(message.data)
+        or value.binary_value
+        or (value.string_value or value.symbol_value).encode()
+    )
+    assert message_pb2.Message.FromString(made_of.encoded).subject == message.subject
+    assert made_of.is_small
 
 
-def test_data_that_is_malformed_is_looked_at_to_its_end() -> None:
-    for body in b"\n", b"\n\xff", b"\n" + b"\xff" * 20:
+@pytest.mark.parametrize(
+    "message",
+    [
+        message_pb2.Message(data=[b"x"], subject="s" * LARGE),
+        message_pb2.Message(data=[b""] * LARGE),
+        message_pb2.Message(
+            value=Value(list_value=message_pb2.ValueList(values=[Value()] * LARGE))
+        ),
+        message_pb2.Message(sequences=[message_pb2.ValueList(values=[Value()] * LARGE)]),
+    ],
+)
+def test_what_would_take_much_memory_to_decode_is_refused(message: message_pb2.Message) -> None:
+    with pytest.raises(InvalidOperation, match="message 7 cannot be received over HTTP"):
+        message_responses.parts(delivered(message))
+
+
+def test_properties_of_a_dead_letter_count_too() -> None:
+    made = delivered(changed_properties=bytes(message_responses.DECODED_BYTES_MAX + 1))
+
+    with pytest.raises(InvalidOperation):
+        message_responses.parts(made)
+
+
+def test_bodies_that_are_malformed_are_what_they_are() -> None:
+    for body in b"\n", b"\n\xff", b"\n" + b"\xff" * 20, b"\x12\x05", b"\x12\x02\x8a\x01":
         made = delivered()
         made.messages[0] = body
-        assert message_responses.is_data(made)
+        assert answered(made)[2] == body
+
+
+@given(st.binary(max_size=60))
+def test_no_body_keeps_a_message_from_being_received(body: bytes) -> None:
+    made = delivered()
+    made.messages[0] = body
+
+    answered(made)
+
+
+def test_the_body_of_a_later_format_is_what_it_is() -> None:
+    made = delivered(formats=99, heads=b"head")
+    made.messages[0] = b"body" * LARGE
+
+    assert answered(made)[2] == b"head" + b"body" * LARGE
 
 
 def test_a_session_with_an_empty_name_is_one() -> None:

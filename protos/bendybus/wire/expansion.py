@@ -202,7 +202,7 @@ def has_choices(descriptor: Descriptor) -> bool:
     return False
 
 
-def pieces(data: bytes, fields: Container[int]) -> Iterator[tuple[int, memoryview]]:
+def pieces(data: bytes | memoryview, fields: Container[int]) -> Iterator[tuple[int, memoryview]]:
     """Yield (field, content) of each entry of these repeated fields; and all else as (0, bytes).
 
     So a list of any length is parsed one entry at a time. Raises TooLarge if malformed.

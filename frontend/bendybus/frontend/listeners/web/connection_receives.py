@@ -30,15 +30,14 @@ from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.settle import SettleRequest, Settling
 from bendybus.frontend.listeners.web import message_responses
+from bendybus.frontend.listeners.web.message_responses import Parts
 
 _GONE: Final = "the client has gone"
 _NO_ROOM: Final = (
     "the memory for messages that clients have not read yet is full. Receive again in a moment."
 )
-# A message with its response takes this many times its own bytes: values become objects of Python,
-# and JSON.
-_DATA_TIMES: Final = 2
-_VALUE_TIMES: Final = 20
+# A message with its response takes this many times its own bytes.
+_TIMES: Final = 2
 
 
 @dataclass(slots=True)
@@ -47,6 +46,7 @@ class Received:
 
     entity: Entity
     batch: columns.DeliveredBatch
+    parts: Parts
     size_bytes: int
     holder: Holder
 
@@ -101,10 +101,13 @@ class ConnectionReceives:
         if delivery.drained:
             return None
         [batch] = delivery.batches
-        # The message, and what is made of it for the response.
-        times = _DATA_TIMES if message_responses.is_data(batch) else _VALUE_TIMES
-        size_bytes = times * columns.delivered_sizes(batch)[0]
-        received = Received(receiver.entity, batch, size_bytes, holder)
+        size_bytes = _TIMES * columns.delivered_sizes(batch)[0]
+        try:
+            made_of = message_responses.parts(batch)
+        except BusError:
+            self._release(delivery)
+            raise
+        received = Received(receiver.entity, batch, made_of, size_bytes, holder)
         if not room.take(holder, size_bytes):
             self.release(received)
             raise errors.ServerBusy(_NO_ROOM, retry_after_ms=1_000)
@@ -113,6 +116,14 @@ class ConnectionReceives:
     def release(self, received: Received) -> None:
         """Give a message back, uncounted: its client does not see it."""
         self._release(Delivery(0, (received.batch,)))
+
+    def answered(self, received: Received, size_bytes: int) -> None:
+        """Take note that only a response of this size is left of a message."""
+        received.batch = columns.DeliveredBatch()
+        more_bytes = received.size_bytes - size_bytes
+        if more_bytes > 0:
+            received.size_bytes = size_bytes
+            self._front_end.quota.receives.give(received.holder, more_bytes)
 
     def read(self, received: Received) -> None:
         """Take note that the client has read a message, or is gone."""

@@ -1,6 +1,6 @@
 """A delivered message as a response: the reverse of `sent_messages`.
 
-    body                       the data; of a value that is a text, its UTF-8, of others their JSON
+    body                       the data; of a value that is a text or bytes, these, of others JSON
     Content-Type               the sender's
     BrokerProperties           what the bus and the sender say of the message, as JSON
     NAME: value                an application property; see `property_values`
@@ -13,20 +13,22 @@ header.
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
 from aiohttp import web
 from google.protobuf.message import DecodeError
 
-from bendybus.domain import limits, message_format
+from bendybus.domain import errors, limits, message_format
 from bendybus.domain.message_state import MessageState
 from bendybus.frontend.core import columns
 from bendybus.frontend.listeners.amqp import amqp_values, lock_names
 from bendybus.frontend.listeners.web import property_values
 from bendybus.frontend.listeners.web.sent_messages import BROKER_PROPERTIES, USER_PROPERTIES
 from bendybus.v1 import message_pb2
-from bendybus.wire import delivered_properties
+from bendybus.wire import delivered_properties, expansion
 
 # The length of a header: many clients read no longer line than 8,190 bytes.
 HEADER_CHARS_MAX: Final = 7_500
@@ -38,10 +40,20 @@ FOREVER_S: Final = 922337203685.47754
 _INT_MAX: Final = 2**31 - 1
 # Their number, with those of HTTP: clients read 100 headers of a response at most.
 _HEADERS_MAX: Final = 64
-# Properties, and values that are no data, of which a response is made at once.
+# Properties, and values that become JSON, of which a response is made at once.
 _QUICK_BYTES: Final = 8 * limits.KB
-# That of a data section; see `Message` in the contract.
-_DATA_TAG: Final = b"\n"
+# What must be decoded of a message: a value takes a hundred times its bytes until it is JSON.
+DECODED_BYTES_MAX: Final = 256 * limits.KB
+# Sections of data that are joined without decoding them, and fields beside them.
+_PIECES_MAX: Final = 5_000
+# Fields of `Message` and `Value` in the contract.
+_DATA: Final = message_pb2.Message.DATA_FIELD_NUMBER
+_VALUE: Final = message_pb2.Message.VALUE_FIELD_NUMBER
+_AS_IT_IS: Final = (
+    message_pb2.Value.STRING_VALUE_FIELD_NUMBER,
+    message_pb2.Value.SYMBOL_VALUE_FIELD_NUMBER,
+    message_pb2.Value.BINARY_VALUE_FIELD_NUMBER,
+)
 # The length of the names under OmittedProperties.
 _OMITTED_CHARS_MAX: Final = 1_000
 _OMITTED: Final = "OmittedProperties"
@@ -79,14 +91,72 @@ class _Header:
         return json.dumps(whole, separators=(",", ":"))
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A message in two: a body that needs no decoding, None if it does; and all that does."""
+
+    body: bytes | None
+    encoded: bytes
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the response is made in no time."""
+        return len(self.encoded) <= _QUICK_BYTES
+
+
+def parts(batch: columns.DeliveredBatch) -> Parts:
+    """Return the parts of the first message of a delivery.
+
+    Raises InvalidOperation for one of which too much would have to be decoded.
+    """
+    head, raw = (batch.heads[0] if batch.heads else b""), batch.messages[0]
+    if batch.formats and batch.formats[0] > message_format.NEWEST:
+        return Parts(head + raw, b"")
+    body, rest = _plain(raw)
+    changed = len(batch.changed_properties[0]) if batch.changed_properties else 0
+    size_bytes = len(head) + len(rest) + changed
+    if size_bytes > DECODED_BYTES_MAX:
+        raise errors.InvalidOperation(
+            f"message {batch.sequence_numbers[0]} cannot be received over HTTP: beside data it has "
+            f"{size_bytes} bytes that would become JSON, more than {DECODED_BYTES_MAX}. Receive it "
+            "over AMQP, or with a client library."
+        )
+    return Parts(body, head + rest)
+
+
+def _plain(raw: bytes) -> tuple[bytes | None, bytes]:
+    """Return a body of data, of a text or of bytes, and the rest; (None, all of it): another one.
+
+    All pieces are views, so a body of many megabytes is copied once.
+    """
+    data: list[memoryview] = []
+    values: list[memoryview] = []
+    rest: list[memoryview] = []
+    try:
+        for field, content in expansion.pieces(raw, (_DATA, _VALUE)):
+            if max(len(data), len(rest)) == _PIECES_MAX:
+                return None, raw
+            (data if field == _DATA else values if field == _VALUE else rest).append(content)
+        if values:
+            inner = list(islice(expansion.pieces(values[0], _AS_IT_IS), 2))
+            if data or len(values) > 1 or len(inner) != 1 or not inner[0][0]:
+                return None, raw
+            data = [inner[0][1]]
+        elif not data and rest:
+            return None, raw
+    except expansion.TooLarge:
+        return None, raw
+    return b"".join(data), b"".join(rest)
+
+
 def response(
-    batch: columns.DeliveredBatch, locked_at: str, *, status: int, origin: str
+    batch: columns.DeliveredBatch, made_of: Parts, locked_at: str, *, status: int, origin: str
 ) -> web.Response:
     """Return the response with the first message of a delivery.
 
     `locked_at`: the URL under which locks of it are found; `origin`: of `Location`.
     """
-    message, header = _decoded(batch), _Header()
+    message, header = _decoded(made_of), _Header()
     lock = ""
     if batch.lock_tokens:
         lock = str(UUID(bytes=lock_names.name_of(columns.tokens(batch, 0, 1))))
@@ -101,41 +171,16 @@ def response(
     headers[BROKER_PROPERTIES] = header.text()
     if lock:
         headers["Location"] = f"{origin}/{locked_at}/{batch.sequence_numbers[0]}/{lock}"
-    return web.Response(status=status, body=_body(message), headers=headers)
+    body = _body(message) if made_of.body is None else made_of.body
+    return web.Response(status=status, body=body, headers=headers)
 
 
-def is_small(batch: columns.DeliveredBatch) -> bool:
-    """Whether the response is made in no time: few properties, and little that is no plain data."""
-    head = len(batch.heads[0]) if batch.heads else 0
-    changed = len(batch.changed_properties[0]) if batch.changed_properties else 0
-    return head + changed <= _QUICK_BYTES and (
-        is_data(batch) or len(batch.messages[0]) <= _QUICK_BYTES
-    )
-
-
-def is_data(batch: columns.DeliveredBatch) -> bool:
-    """Whether the body is plain data, which the response has as it is, and little beside it."""
-    body = batch.messages[0]
-    if body[:1] != _DATA_TAG:
-        return not body
-    size, at = 0, 1
-    for at in range(1, min(len(body), 6)):
-        size |= (body[at] & 0x7F) << 7 * (at - 1)
-        if body[at] < 0x80:
-            break
-    return len(body) - at - size <= _QUICK_BYTES
-
-
-def _decoded(batch: columns.DeliveredBatch) -> message_pb2.Message:
-    """Return the message; one that cannot be decoded has its bytes as data."""
-    body = batch.messages[0]
-    whole = (batch.heads[0] if batch.heads else b"") + body
-    if not batch.formats or batch.formats[0] <= message_format.NEWEST:
-        try:
-            return message_pb2.Message.FromString(whole)
-        except DecodeError:
-            pass
-    return message_pb2.Message(data=[whole])
+def _decoded(made_of: Parts) -> message_pb2.Message:
+    """Return what must be decoded of a message; what cannot be is its body, if it needs one."""
+    try:
+        return message_pb2.Message.FromString(made_of.encoded)
+    except DecodeError:
+        return message_pb2.Message(data=[made_of.encoded])
 
 
 def _add_broker_properties(

@@ -211,7 +211,13 @@ class Messages:
                 # Thousands may be served by one answer of a partition.
                 await asked.guard.own_turn()
                 if await self._may_be_seen(asked, receives, received):
-                    return await self._answered(asked, received)
+                    response = await self._response(asked, received)
+                    if received.size_bytes <= requests.PIECE_BYTES:
+                        # It fits into what one connection may leave unread.
+                        return response
+                    assert isinstance(response.body, bytes), "bodies are bytes"
+                    receives.answered(received, len(response.body))
+                    return await self._written(asked, response, len(response.body))
             finally:
                 receives.read(received)
 
@@ -246,29 +252,30 @@ class Messages:
         received.batch.ClearField("lock_tokens")
         return True
 
-    async def _answered(self, asked: Asked, received: Received) -> web.StreamResponse:
-        """Write a message."""
+    async def _response(self, asked: Asked, received: Received) -> web.Response:
         request = asked.request
         make = partial(
             message_responses.response,
             received.batch,
+            received.parts,
             f"{asked.path.written}/messages",
             status=201 if asked.path.call is MessageCall.LOCK else 200,
             origin=f"{request.scheme}://{request.host}",
         )
-        if message_responses.is_small(received.batch):
-            response = make()
-        else:
-            # Values and properties by the thousand take some time.
-            loop = asyncio.get_running_loop()
-            response = await loop.run_in_executor(self._maker, make)
-        if received.size_bytes <= requests.PIECE_BYTES:
-            # It fits into what one connection may leave unread.
-            return response
-        time_s = ANSWER_S + received.size_bytes / limits.MB * REQUEST_S_PER_MB
+        if received.parts.is_small:
+            return make()
+        # Values and properties by the thousand take some time: one of a policy after the other.
+        loop = asyncio.get_running_loop()
+        async with self._front_end.quota.walking(asked.caller.policy):
+            return await loop.run_in_executor(self._maker, make)
+
+    @staticmethod
+    async def _written(asked: Asked, response: web.Response, size_bytes: int) -> web.StreamResponse:
+        """Write a message that its client may take some time to read."""
+        time_s = ANSWER_S + size_bytes / limits.MB * REQUEST_S_PER_MB
         try:
             async with asyncio.timeout(time_s):
-                return await requests.write(request, response)
+                return await requests.write(asked.request, response)
         except TimeoutError:
             # A response that has begun cannot become an error.
             asked.guard.abort()
