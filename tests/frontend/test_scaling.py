@@ -1,5 +1,6 @@
 """Figures for scalers, when partitions do not answer; time is passed in."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,8 @@ class Partition:
         self.partition, self.available = partition, True
         self.active, self.age_ms = active, age_ms
         self.asked = self.found_after = 0
+        # Called when it is asked.
+        self.looks: Callable[[], None] = lambda: None
 
     @property
     def calls(self) -> "Partition":
@@ -36,6 +39,7 @@ class Partition:
         """Count."""
         assert request.oldest
         self.asked += 1
+        self.looks()
         counts = partition_pb2.EntityCounts(
             uid=request.uids[0],
             active=self.active,
@@ -115,9 +119,13 @@ async def test_an_age_that_is_still_looked_for_is_looked_for_again_and_never_zer
     looks = Partition(1, 4)
     bus = Bus(Partition(0, 3, 5_000), looks)
 
+    def takes_some_time() -> None:
+        bus.now_s += 0.1
+
+    looks.looks = takes_some_time
     with pytest.raises(errors.PartitionUnavailable, match="partition 1 still looks"):
         await bus.figure(Figure.AGE)
-    assert looks.asked > 1
+    assert 10 <= looks.asked <= 12
     assert await bus.figure() == 7
     looks.found_after = looks.asked + 3
     looks.age_ms = 60_000
@@ -125,22 +133,29 @@ async def test_an_age_that_is_still_looked_for_is_looked_for_again_and_never_zer
     assert looks.asked == looks.found_after
 
 
-async def test_a_count_of_sessions_that_takes_long_is_fresh_for_longer(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("took_s", "count", "fresh_s"),
+    [(2.0, 2 * SESSIONS_MAX, 10.0), (9.0, 2 * SESSIONS_MAX, 15.0), (4.0, 0, 1.0), (4.0, 499, 1.0)],
+    ids=["long", "very long", "stalled", "few"],
+)
+async def test_a_count_of_many_sessions_that_takes_long_is_fresh_for_longer(
+    monkeypatch: pytest.MonkeyPatch, took_s: float, count: int, fresh_s: float
 ) -> None:
     bus, asked = Bus(Partition(0, 3)), []
 
     async def counts(name: str, size: int, token: bytes) -> Any:
-        bus.now_s += 3
+        bus.now_s += took_s
         asked.append(token)
-        return [SimpleNamespace(active_message_count=1)] * 2 * SESSIONS_MAX, b""
+        return [SimpleNamespace(active_message_count=1)] * count, b""
 
     monkeypatch.setattr(bus.front_end.sessions, "counts", counts)
-    assert await bus.figure(Figure.SESSIONS) == SESSIONS_MAX
-    bus.now_s += 10
-    assert await bus.figure(Figure.SESSIONS) == SESSIONS_MAX
-    assert len(asked) == 1
-    bus.now_s += 10
+    assert await bus.figure(Figure.SESSIONS) == min(count, SESSIONS_MAX)
+    # A figure is asked for a second later.
+    bus.now_s += fresh_s - FRESH_S - 0.01
+    if fresh_s > FRESH_S:
+        await bus.figure(Figure.SESSIONS)
+        assert len(asked) == 1
+    bus.now_s += 0.02
     await bus.figure(Figure.SESSIONS)
     assert len(asked) == 2
 

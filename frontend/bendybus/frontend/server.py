@@ -77,7 +77,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     front_end.metrics.count_refusals(authenticator.refusals)
     streams = ClientStreams(authenticator, settings.max_connection_age_s, quota=front_end.quota)
     health = Health()
-    server = _server(settings, authenticator, health, front_end)
+    server = _server(settings, authenticator, health, front_end, streams)
     _add_services(server, front_end, streams)
     await serving.add_health_and_reflection(server, SERVICES, health)
     host = settings.listen.rsplit(":", 1)[0]
@@ -144,10 +144,14 @@ def _add_services(server: grpc.aio.Server, front_end: FrontEnd, streams: ClientS
 
 
 def _server(
-    settings: Settings, authenticator: Authenticator, health: Health, front_end: FrontEnd
+    settings: Settings,
+    authenticator: Authenticator,
+    health: Health,
+    front_end: FrontEnd,
+    streams: ClientStreams,
 ) -> grpc.aio.Server:
     request_bytes = _request_bytes(settings)
-    scaler = ExternalScaler(front_end, authenticator)
+    scaler = ExternalScaler(front_end, authenticator, streams.drain)
     gate = CallGate(
         authenticator,
         health,

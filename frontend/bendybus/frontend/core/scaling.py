@@ -30,10 +30,13 @@ FRESH_S: Final = 1.0
 # Sessions that are counted; more do not change how many consumers there are.
 SESSIONS_MAX: Final = 5_000
 _PAGE: Final = 500
-# A count of sessions is fresh for this many times what it took, if that is longer.
+# A count of many sessions is fresh for this many times what it took, and so long at most.
 _FRESH_TIMES: Final = 5
-# How often partitions are asked in a row for a message that they still look for.
-_LOOKS: Final = 20
+_FRESH_S_MAX: Final = 15.0
+# How long partitions are asked in a row for a message that they still look for.
+_LOOK_S: Final = 1.0
+# How long a partition may take to count, which it does from memory: KEDA waits for 3 s.
+_COUNT_S: Final = 1.5
 # Entities whose figures are remembered; beyond that the one asked for longest ago is forgotten.
 ENTITIES_MAX: Final = 1_000
 
@@ -80,10 +83,12 @@ class Scaling:
         async with known.lock:
             if figure is Figure.SESSIONS:
                 return await self._sessions(entity, known)
-            for _ in range(_LOOKS):
+            until_s = self._clock() + _LOOK_S
+            while True:
                 await self._count(entity, known)
                 answers = [each for each, at_s in known.counts.values() if at_s == known.counted_s]
-                if figure is not Figure.AGE or not any(map(_looks_on, answers)):
+                looks_on = figure is Figure.AGE and any(map(_looks_on, answers))
+                if not looks_on or self._clock() >= until_s:
                     break
                 known.counted_s = float("-inf")
             return self._sum(entity, known, figure)
@@ -93,7 +98,7 @@ class Scaling:
         if self._clock() - known.counted_s < FRESH_S:
             return
         uids = [entity.uid]
-        timeout_s = self._front_end.settings.unary_timeout_s
+        timeout_s = min(_COUNT_S, self._front_end.settings.unary_timeout_s)
         upstreams = {n: self._front_end.upstreams[n] for n in entity.partitions()}
         answers: Mapping[int, Mapping[str, Counts] | BusError] = await fan_out.each(
             upstreams,
@@ -135,7 +140,9 @@ class Scaling:
             else:
                 known.sessions_s = self._clock()
             known.tried_s = self._clock()
-            known.fresh_s = max(FRESH_S, _FRESH_TIMES * (known.tried_s - began_s))
+            # A small one took that long by chance: a partition stood still, say.
+            took_s = known.tried_s - began_s if known.sessions >= _PAGE else 0.0
+            known.fresh_s = min(max(FRESH_S, _FRESH_TIMES * took_s), _FRESH_S_MAX)
         if self._clock() - known.sessions_s > KEPT_S:
             raise _missing(entity, None)
         return known.sessions

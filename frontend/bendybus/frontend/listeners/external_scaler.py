@@ -8,7 +8,9 @@ metadata are those of KEDA's own scaler for Azure Service Bus, and a few of ours
 """
 
 import asyncio
+import contextlib
 import math
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from typing import Any, Final
 import grpc
 
 from bendybus.domain import bounds, errors, limits, message_access, shared_access, subscription_name
-from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.quota.room import Holder
 from bendybus.frontend.core.scaling import Figure, Scaling
@@ -27,16 +29,22 @@ from bendybus.frontend.listeners.request_values import Context
 from bendybus.frontend.security.authenticator import Authenticator, Caller, Operation
 from bendybus.v1 import external_scaler_pb2
 from bendybus.wire import statuses
+from bendybus.wire.streams import Drain
 
 _SERVICE: Final = "/externalscaler.ExternalScaler/"
 # A trigger has a few hundred bytes.
-TRIGGER_BYTES_MAX: Final = 64 * limits.KB
+TRIGGER_BYTES_MAX: Final = 16 * limits.KB
+# What is kept of a trigger while its figures are asked for, or its stream is open.
+_CONNECTION_CHARS_MAX: Final = 4_096
+_METRIC_CHARS_MAX: Final = 100
 # How long a call waits for a place among those whose key is not verified yet.
 _PLACE_S: Final = 10.0
 # Calls of a connection that may wait for one: all triggers of a large cluster at once.
 _WAITING_MAX: Final = 500
-# How often a stream looks whether there is something to do.
+# How often a stream looks whether there is something to do; streams differ, or all would look at
+# the same time once they had waited for the same answer.
 LOOK_S: Final = 2.0
+_LOOK_FACTORS: Final = (0.8, 1.2)
 _TARGET_MAX: Final = 10**12
 _MESSAGES_DEFAULT: Final = 5.0
 # By figure, the metadata with the target of each consumer, and with what activation needs.
@@ -84,10 +92,18 @@ def read(metadata: Metadata) -> Trigger:
     return Trigger(path, targets)
 
 
-def token_of(metadata: Metadata, now_s: float) -> str:
-    """Return the token of a trigger's connection string; "" if it has none."""
-    text = next((metadata[name] for name in _CONNECTION if metadata.get(name)), "")
-    pairs = (part.partition("=") for part in text.split(";"))
+def connection_of(metadata: Metadata) -> str:
+    """Return the connection string of a trigger; "" if it has none. Raises InvalidArgument."""
+    name = next((name for name in _CONNECTION if metadata.get(name)), "")
+    text = metadata.get(name, "")
+    if len(text) > _CONNECTION_CHARS_MAX:
+        raise InvalidArgument(name, f"must be at most {_CONNECTION_CHARS_MAX} characters.")
+    return text
+
+
+def token_of(connection: str, now_s: float) -> str:
+    """Return the token that a connection string has, or that its key signs; "" if it has none."""
+    pairs = (part.partition("=") for part in connection.split(";"))
     parts = {name.strip().lower(): value.strip() for name, _, value in pairs}
     if parts.get("sharedaccesssignature"):
         return parts["sharedaccesssignature"]
@@ -115,21 +131,32 @@ def _metric(figure: Figure) -> str:
     return f"bendybus-{figure}"
 
 
-def _too_many() -> errors.BusError:
+def _too_many() -> BusError:
     return errors.ServerBusy(
         "too many calls of this connection wait to be read. Repeat it.", retry_after_ms=1_000
     )
 
 
-_Answer = Callable[["ExternalScaler", Trigger, Any], Awaitable[Any]]
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is kept of a request: its message may take a hundred times its bytes."""
+
+    trigger: Trigger
+    connection: str
+    metric: str
+    policy: str
+
+
+_Answer = Callable[["ExternalScaler", _Asked], Awaitable[Any]]
 
 
 class ExternalScaler:
     """The scaler of one front end; `handlers` has a handler for each method."""
 
-    def __init__(self, front_end: FrontEnd, authenticator: Authenticator) -> None:
+    def __init__(self, front_end: FrontEnd, authenticator: Authenticator, drain: Drain) -> None:
         self._front_end = front_end
         self._authenticator = authenticator
+        self._drain = drain
         self._scaling = Scaling(front_end)
 
     def handlers(self) -> dict[str, Any]:
@@ -148,11 +175,9 @@ class ExternalScaler:
     def _unary(self, kind: Any, answer: _Answer) -> Any:
         async def called(_: AsyncIterator[bytes], context: Context) -> None:
             async with statuses.errors_as_status(context):
-                request, caller = await self._read(context, kind)
-                metadata = getattr(request, "scaledObjectRef", request).scalerMetadata
-                with UnaryCall(self._front_end.quota, context, caller.policy) as call:
-                    trigger = self._allowed(caller, metadata)
-                    answered = await answer(self, trigger, request)
+                asked = await self._read(context, kind)
+                with UnaryCall(self._front_end.quota, context, asked.policy) as call:
+                    answered = await answer(self, asked)
                     await call.write(answered.SerializeToString())
 
         return grpc.stream_stream_rpc_method_handler(called)
@@ -160,34 +185,41 @@ class ExternalScaler:
     def _stream(self) -> Any:
         async def called(_: AsyncIterator[bytes], context: Context) -> None:
             async with statuses.errors_as_status(context):
-                request, caller = await self._read(context, external_scaler_pb2.ScaledObjectRef)
+                asked = await self._read(context, external_scaler_pb2.ScaledObjectRef)
                 streams, holder = (
                     self._front_end.quota.streams,
-                    Holder(context.peer(), caller.policy),
+                    Holder(context.peer(), asked.policy),
                 )
                 if not streams.take(holder, 1):
                     raise errors.ServerBusy("too many streams are open.", retry_after_ms=1_000)
                 try:
-                    await self._watch(context, request.scalerMetadata)
+                    await self._watch(context, asked)
                 finally:
                     streams.give(holder, 1)
 
         return grpc.stream_stream_rpc_method_handler(called)
 
-    async def _watch(self, context: Context, metadata: Metadata) -> None:
-        """Write whether a trigger is active, at once and whenever that changes."""
-        said: bool | None = None
-        while True:
-            # A key that was rotated, or an entity that is gone, ends the stream.
-            trigger = self._allowed(self._authenticated(metadata), metadata)
-            answer = await self._is_active(trigger, None)
-            if answer.result != said:
-                said = answer.result
-                await context.write(answer.SerializeToString())
-            await asyncio.sleep(LOOK_S)
+    async def _watch(self, context: Context, asked: _Asked) -> None:
+        """Write whether a trigger is active, at once and whenever that changes.
 
-    async def _read(self, context: Context, kind: Any) -> tuple[Any, Caller]:
-        """Return a request and its caller. Raises why one of them is refused.
+        Raises why its key, its entity or this front end is not there any more.
+        """
+        said: bool | None = None
+        stopping = asyncio.Event()
+        with self._drain.stream(stopping.set):
+            while not stopping.is_set():
+                self._allowed(asked.connection, asked.trigger)
+                answer = await self._is_active(asked)
+                if answer.result != said:
+                    said = answer.result
+                    await context.write(answer.SerializeToString())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S * random.uniform(*_LOOK_FACTORS)):
+                        await stopping.wait()
+        raise errors.RetryableError("this front end is stopping: open the stream again.")
+
+    async def _read(self, context: Context, kind: Any) -> _Asked:
+        """Return a request whose key has the right to its figures. Raises why it is refused.
 
         Until its key is verified it is a stranger's: it has one of a few places of its connection.
         """
@@ -209,48 +241,57 @@ class ExternalScaler:
                         f"{TRIGGER_BYTES_MAX}."
                     )
                 request = call_gate.parsed(data, kind.FromString)
-            metadata = getattr(request, "scaledObjectRef", request).scalerMetadata
-            caller = self._authenticated(metadata)
+                metadata = getattr(request, "scaledObjectRef", request).scalerMetadata
+                connection = connection_of(metadata)
+                caller = self._authenticated(connection)
         finally:
             room.give(holder, 1)
         quota.is_known(context.peer())
-        return request, caller
-
-    def _authenticated(self, metadata: Metadata) -> Caller:
-        return self._authenticator.authenticate(token_of(metadata, time.time()))
-
-    def _allowed(self, caller: Caller, metadata: Metadata) -> Trigger:
-        """Return a trigger whose key has the right to its figures."""
         trigger = read(metadata)
         caller.check(Operation.GET_SCALING, trigger.path)
-        return trigger
+        metric = getattr(request, "metricName", "")[:_METRIC_CHARS_MAX]
+        return _Asked(trigger, connection, metric, caller.policy)
 
-    async def _is_active(self, trigger: Trigger, _: Any) -> Any:
-        active = False
-        for figure, (_target, activation) in trigger.targets.items():
-            active |= await self._figure(trigger, figure) > activation
-        return external_scaler_pb2.IsActiveResponse(result=active)
+    def _authenticated(self, connection: str) -> Caller:
+        return self._authenticator.authenticate(token_of(connection, time.time()))
 
-    async def _specs(self, trigger: Trigger, _: Any) -> Any:
+    def _allowed(self, connection: str, trigger: Trigger) -> None:
+        """Raise unless a key has the right to the figures of a trigger."""
+        self._authenticated(connection).check(Operation.GET_SCALING, trigger.path)
+
+    async def _is_active(self, asked: _Asked) -> Any:
+        """Return whether one of the figures is above its activation, if others are known or not."""
+        unknown: BusError | None = None
+        for figure, (_target, activation) in asked.trigger.targets.items():
+            try:
+                if await self._figure(asked.trigger, figure) > activation:
+                    return external_scaler_pb2.IsActiveResponse(result=True)
+            except BusError as error:
+                unknown = unknown or error
+        if unknown is not None:
+            raise unknown
+        return external_scaler_pb2.IsActiveResponse(result=False)
+
+    async def _specs(self, asked: _Asked) -> Any:
         specs = [
             external_scaler_pb2.MetricSpec(
                 metricName=_metric(figure),
                 targetSize=max(1, math.ceil(target)),
                 targetSizeFloat=target,
             )
-            for figure, (target, _activation) in trigger.targets.items()
+            for figure, (target, _activation) in asked.trigger.targets.items()
         ]
         return external_scaler_pb2.GetMetricSpecResponse(metricSpecs=specs)
 
-    async def _metrics(self, trigger: Trigger, request: Any) -> Any:
-        for figure in trigger.targets:
-            if request.metricName in (_metric(figure), ""):
-                value = await self._figure(trigger, figure)
+    async def _metrics(self, asked: _Asked) -> Any:
+        for figure in asked.trigger.targets:
+            if asked.metric in (_metric(figure), ""):
+                value = await self._figure(asked.trigger, figure)
                 found = external_scaler_pb2.MetricValue(
                     metricName=_metric(figure), metricValue=math.ceil(value), metricValueFloat=value
                 )
                 return external_scaler_pb2.GetMetricsResponse(metricValues=[found])
-        names = ", ".join(map(_metric, trigger.targets))
+        names = ", ".join(map(_metric, asked.trigger.targets))
         raise InvalidArgument("metricName", f"must be one of {names}.")
 
     async def _figure(self, trigger: Trigger, figure: Figure) -> float:
