@@ -46,6 +46,8 @@ TEST_S_MAX: Final = 240.0
 STAGES: Final = ("not integration", "integration")
 # Last come those with real Spark, in the environment that has it.
 SPARK_TESTS: Final = "tests/spark/live/"
+# They need a cluster, which is not here.
+E2E_TESTS: Final = "tests/e2e/"
 SPARK_PYTHON: Final = ROOT / ".venv-spark" / "bin" / "python"
 MECHANICAL: Final = "mechanical"
 SAMPLE: Final = 40
@@ -158,7 +160,7 @@ def stages_of(each: Break, proofs: Sequence[str], root: Path = ROOT) -> Stages:
     if each.number == MECHANICAL:
         return mechanical_breaks.stages_of(each.file, root)
     with_spark = [proof for proof in proofs if proof.startswith(SPARK_TESTS)]
-    others = [proof for proof in proofs if not proof.startswith(SPARK_TESTS)]
+    others = [proof for proof in proofs if not proof.startswith((SPARK_TESTS, E2E_TESTS))]
     stages = [[*others, "-m", stage] for stage in STAGES] if others else []
     return [*stages, with_spark] if with_spark else stages
 

@@ -119,6 +119,13 @@ def test_tests_with_real_spark_come_last() -> None:
     assert mutants.stages_of(each, [live]) == [[live]]
 
 
+def test_tests_that_need_a_cluster_do_not_judge() -> None:
+    own, each = "tests/spark/test_claim.py::test_b", Break("R1", "file", "old", "new")
+    stages = mutants.stages_of(each, ["tests/e2e/test_keda.py", own])
+    assert not any("tests/e2e/test_keda.py" in stage for stage in stages)
+    assert mutants.stages_of(each, ["tests/e2e/test_keda.py"]) == []
+
+
 @pytest.mark.parametrize(
     ("verdict", "number", "strict", "wrong"),
     [

@@ -127,3 +127,25 @@ def test_a_connection_string_is_kept_so_it_is_bounded() -> None:
         assert external_scaler.connection_of({name: "x" * 4_096}) == "x" * 4_096
         with pytest.raises(errors.InvalidArgument, match=name):
             external_scaler.connection_of({name: "x" * 4_097})
+
+
+async def test_a_stream_ends_when_its_key_is_no_longer_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(external_scaler, "LOOK_S", 0.0)
+    made = scaler(monkeypatch, Drain(), messages=1)
+    allowed = iter([None, errors.Unauthenticated("rotated")])
+
+    def check(_connection: str, _trigger: Any) -> None:
+        found = next(allowed)
+        if found is not None:
+            raise found
+
+    async def write(_: bytes) -> None:
+        pass
+
+    monkeypatch.setattr(made, "_allowed", check)
+    context: Any = SimpleNamespace(write=write)
+    with pytest.raises(errors.Unauthenticated, match="rotated"):
+        async with asyncio.timeout(5):
+            await made._watch(context, asked(Figure.MESSAGES))
