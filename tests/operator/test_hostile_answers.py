@@ -87,7 +87,7 @@ async def test_answers_of_empty_entries_take_little_memory_and_a_status_says_so(
     "data",
     [
         pytest.param(b"\x12\x00" * 500_000, id="entries"),
-        pytest.param(b"\x22\x00" * 500_000, id="other entries"),
+        pytest.param(b"\x22\x00" * 500_000, id="fields of other versions"),
         pytest.param(b"\x2a" + b"\x80\x80\x04" + bytes(65_536), id="what is no entry"),
         pytest.param(b"\x22\xff\xff\xff\x0f", id="cut off"),
     ],
@@ -117,7 +117,8 @@ def nested_rules(number: int) -> bytes:
     made = b"\x0a\x00" * number
     described = entity_pb2.Entity().subscription.DESCRIPTOR
     [field] = [field for field in described.fields if field.name == "rules"]
-    for outer in (field.number, entity_pb2.Entity.SUBSCRIPTION_FIELD_NUMBER, 4):
+    entities = entity_pb2.WatchEntitiesResponse.ENTITIES_FIELD_NUMBER
+    for outer in (field.number, entity_pb2.Entity.SUBSCRIPTION_FIELD_NUMBER, entities):
         made = _tag(outer) + _varint(len(made)) + made
     return made
 

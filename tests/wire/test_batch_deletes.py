@@ -28,16 +28,6 @@ def test_states_and_time_are_read_as_they_were_written(
     assert batch_deletes.before_ms(request) == 12_345
 
 
-def test_what_0_12_asks_for_is_read() -> None:
-    request = receiver_pb2.DeleteMessagesRequest(
-        states=[message_pb2.MESSAGE_STATE_ACTIVE],
-        enqueued_before_ms=-1,
-        states_enqueued_before_ms=12_345,
-    )
-
-    assert batch_deletes.before_ms(request) == 12_345
-
-
 def test_the_time_is_read_beside_states_too() -> None:
     request = receiver_pb2.DeleteMessagesRequest(
         states=[message_pb2.MESSAGE_STATE_ACTIVE], enqueued_before_ms=12_345

@@ -74,20 +74,9 @@ def test_a_copy_and_a_commit_come_back(description: Description) -> None:
     assert catalogue.commit_asked(request) == (entity.kind, entity.name, changes)
 
 
-@given(OTHERS | QUEUES)
-def test_what_0_12_tells_is_read(description: Description) -> None:
-    proto = entities.entity_to_proto(entry(description))
-    field = "entities" if description.kind is EntityKind.QUEUE else "others"
-    response = entity_pb2.WatchEntitiesResponse()
-    getattr(response, field).append(proto)
-
-    assert catalogue.entries_of(response, lambda key: None) == [entry(description)]
-
-
 def test_entries_of_a_later_kind_are_left_out() -> None:
     response = entity_pb2.WatchEntitiesResponse()
     response.entities.add(name="y", kind=99)
-    response.others.add(name="x", kind=99)
 
     assert catalogue.entries_of(response, lambda key: None) == []
 

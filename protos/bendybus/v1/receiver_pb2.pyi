@@ -291,7 +291,7 @@ class PeekResponse(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ..., cursor: _Optional[bytes] = ...) -> None: ...
 
 class DeleteMessagesRequest(_message.Message):
-    __slots__ = ("entity_path", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled", "operation_id", "age_ms", "states", "states_enqueued_before_ms")
+    __slots__ = ("entity_path", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled", "operation_id", "age_ms", "states")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     ENQUEUED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -299,7 +299,6 @@ class DeleteMessagesRequest(_message.Message):
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
-    STATES_ENQUEUED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     max_messages: int
     enqueued_before_ms: int
@@ -307,8 +306,7 @@ class DeleteMessagesRequest(_message.Message):
     operation_id: bytes
     age_ms: int
     states: _containers.RepeatedScalarFieldContainer[_message_pb2.MessageState]
-    states_enqueued_before_ms: int
-    def __init__(self, entity_path: _Optional[str] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ..., states: _Optional[_Iterable[_Union[_message_pb2.MessageState, str]]] = ..., states_enqueued_before_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, entity_path: _Optional[str] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ..., states: _Optional[_Iterable[_Union[_message_pb2.MessageState, str]]] = ...) -> None: ...
 
 class DeleteMessagesResponse(_message.Message):
     __slots__ = ("deleted",)

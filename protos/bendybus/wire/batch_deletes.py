@@ -1,13 +1,10 @@
 """The messages that a batch delete is for, on both contracts."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from bendybus.domain import message_state
 from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE, MessageState
-
-# 0.12 asks for this time beside states, and writes theirs in another field. Goes in 0.14.
-_WITH_STATES_0_12: Final = -1
 
 
 def write(request: Any, states: Iterable[MessageState], before_ms: int) -> None:
@@ -29,6 +26,4 @@ def states(request: Any) -> frozenset[MessageState]:
 
 def before_ms(request: Any) -> int:
     """Return the time of a request; 0: now."""
-    if request.states and request.enqueued_before_ms == _WITH_STATES_0_12:
-        return int(request.states_enqueued_before_ms)
     return int(request.enqueued_before_ms)

@@ -129,8 +129,11 @@ def entries_of(response: entity_pb2.WatchEntitiesResponse, known: Known) -> list
     `known` returns what the reader has of a name in lower case. Raises EditOfUnknown: a new watch
     begins with all entries.
     """
-    found = (*response.entities, *response.others)
-    whole = [entities.entity_from_proto(each) for each in found if entities.knows_kind(each.kind)]
+    whole = [
+        entities.entity_from_proto(each)
+        for each in response.entities
+        if entities.knows_kind(each.kind)
+    ]
     return [*(_edited_from_proto(each, known) for each in response.rules_edited), *whole]
 
 

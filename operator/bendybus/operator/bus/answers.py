@@ -50,10 +50,7 @@ RULES_MAX: Final = limits.RULES_PER_NAMESPACE + limits.RULES_PER_SUBSCRIPTION
 _REST_BYTES_MAX: Final = 64 * limits.KB
 _ENTITY: Final = entity_pb2.Entity.DESCRIPTOR
 _COMMITTED: Final = entity_pb2.CommitEntityResponse.DESCRIPTOR
-_CATALOGUE_FIELDS: Final = (
-    entity_pb2.WatchEntitiesResponse.ENTITIES_FIELD_NUMBER,
-    entity_pb2.WatchEntitiesResponse.OTHERS_FIELD_NUMBER,
-)
+_CATALOGUE_FIELDS: Final = (entity_pb2.WatchEntitiesResponse.ENTITIES_FIELD_NUMBER,)
 _COUNTS_FIELDS: Final = (partition_pb2.GetCountsResponse.ENTITIES_FIELD_NUMBER,)
 _NAME_CHARS_MAX: Final = {
     EntityKind.QUEUE: limits.ENTITY_NAME_CHARS_MAX,

@@ -168,11 +168,10 @@ class WatchEntitiesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., part_bytes: _Optional[int] = ..., watcher: _Optional[_Union[Watcher, str]] = ..., contract: _Optional[int] = ...) -> None: ...
 
 class WatchEntitiesResponse(_message.Message):
-    __slots__ = ("fingerprint", "entities", "snapshot", "others", "more", "pulls", "contract", "rules_edited")
+    __slots__ = ("fingerprint", "entities", "snapshot", "more", "pulls", "contract", "rules_edited")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
-    OTHERS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     PULLS_FIELD_NUMBER: _ClassVar[int]
     CONTRACT_FIELD_NUMBER: _ClassVar[int]
@@ -180,12 +179,11 @@ class WatchEntitiesResponse(_message.Message):
     fingerprint: Fingerprint
     entities: _containers.RepeatedCompositeFieldContainer[Entity]
     snapshot: bool
-    others: _containers.RepeatedCompositeFieldContainer[Entity]
     more: bool
     pulls: bool
     contract: int
     rules_edited: _containers.RepeatedCompositeFieldContainer[RulesEdited]
-    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., more: bool = ..., pulls: bool = ..., contract: _Optional[int] = ..., rules_edited: _Optional[_Iterable[_Union[RulesEdited, _Mapping]]] = ...) -> None: ...
+    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., more: bool = ..., pulls: bool = ..., contract: _Optional[int] = ..., rules_edited: _Optional[_Iterable[_Union[RulesEdited, _Mapping]]] = ...) -> None: ...
 
 class RulesEdited(_message.Message):
     __slots__ = ("entity", "removed", "replaced", "added", "digest")

@@ -554,7 +554,7 @@ class ReserveNumbersResponse(_message.Message):
     def __init__(self, first_sequence_number: _Optional[int] = ...) -> None: ...
 
 class DeleteMessagesRequest(_message.Message):
-    __slots__ = ("partition", "entity", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled", "operation_id", "age_ms", "only_known", "states", "states_enqueued_before_ms")
+    __slots__ = ("partition", "entity", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled", "operation_id", "age_ms", "only_known", "states")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -564,7 +564,6 @@ class DeleteMessagesRequest(_message.Message):
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     ONLY_KNOWN_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
-    STATES_ENQUEUED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     max_messages: int
@@ -574,8 +573,7 @@ class DeleteMessagesRequest(_message.Message):
     age_ms: int
     only_known: bool
     states: _containers.RepeatedScalarFieldContainer[_message_pb2.MessageState]
-    states_enqueued_before_ms: int
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ..., only_known: bool = ..., states: _Optional[_Iterable[_Union[_message_pb2.MessageState, str]]] = ..., states_enqueued_before_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ..., only_known: bool = ..., states: _Optional[_Iterable[_Union[_message_pb2.MessageState, str]]] = ...) -> None: ...
 
 class DeleteMessagesResponse(_message.Message):
     __slots__ = ("deleted",)
