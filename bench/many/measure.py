@@ -109,7 +109,12 @@ def _rabbitmq_over_http(load: Loads, folder: Path, emit: Callable[[Row], None]) 
     """Measure its management interface, the only one over HTTP that it sends and receives with."""
     folder.mkdir()
     web_port = processes.free_port()
-    settings = ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {web_port}"]
+    settings = [
+        "management.tcp.ip = 127.0.0.1",
+        f"management.tcp.port = {web_port}",
+        # Else it closes each connection after 1,000 requests.
+        "management.tcp.max_keepalive = 100000000",
+    ]
     plugins = [brokers.PLUGIN, "rabbitmq_management"]
     with brokers.rabbitmq_server(folder, plugins, settings) as (port, pids):
         name = rabbitmq.declare(port, "classic")
