@@ -16,8 +16,8 @@ is a minor version, so that a bus is upgraded, and goes back, by one minor versi
 Both sides check the other's number when a stream opens: before it carries anything, and never for a
 message. Unary calls are not checked: processes that make many of them also have a stream.
 
-All that serves only the version before has its number in its name, such as `0_12`, or "Goes in
-0.14" beside its field in the .proto files.
+All that serves only the version before has its number in its name, such as `0_13`, or "Goes in
+0.15" beside its field in the .proto files.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from bendybus.domain.errors import InvalidOperation
 
-RELEASE: Final = "0.13.2"
+RELEASE: Final = "0.14.0"
 # The first version that works with this one, and the last one before this.
 OLDEST: Final = "0.13.0"
 PREVIOUS: Final = "0.13.1"
