@@ -15,30 +15,17 @@ Source: the schema that is published with the emulator, and its behaviour. What 
 Azure's defaults; the report lists each default of the emulator that differs.
 """
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from bendybus.crds import (
-    bundling,
-    conversion,
-    emulator_rules,
-    field_reader,
-    json_text,
-    loading,
-)
-from bendybus.crds.bundle import KINDS, Bundle, NamespaceSettings
+from bendybus.crds import emulator_rules, json_text
+from bendybus.crds.bundle import Bundle, NamespaceSettings
 from bendybus.crds.conversion import Conversion
-from bendybus.crds.errors import ManifestError, Problem
-from bendybus.crds.field_reader import Field, FieldReader
-from bendybus.crds.loading import Loaded
-from bendybus.crds.manifest import API_VERSION
-from bendybus.domain import descriptions, durations, entity_settings, limits
+from bendybus.crds.errors import ManifestError
+from bendybus.crds.field_reader import Field
+from bendybus.crds.imports.importer import Form, Importer
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import Setting, SettingType
-from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
 
 # The one name that the emulator has for its namespace.
@@ -62,13 +49,7 @@ _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "max_delivery_count": "10, as in Azure; the emulator has 3.",
     }
 )
-_WINDOW: Final = "duplicate_detection_history_time_window_ms"
-# As .NET reads years and months, which have no fixed length.
-_CALENDAR: Final = re.compile(r"P(?!$)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(T.+)?\Z", re.ASCII)
-_YEAR_DAYS: Final = 365
-_MONTH_DAYS: Final = 30
-_WEEKS: Final = re.compile(r"P(\d{1,7})W\Z", re.ASCII)
-_OBJECT_NAME_CHARS_MAX: Final = 253
+_FORM: Final = Form("Name", "Properties", _IDLE, _DEFAULTS)
 
 
 def parse(source: str, data: bytes, *, partition_count: int = 1) -> Conversion:
@@ -89,24 +70,14 @@ def empty(partition_count: int = 1) -> Bundle:
     return Bundle(NamespaceSettings(NAMESPACE, Tier.PREMIUM, partition_count), True, ())
 
 
-def _settings(kind: EntityKind) -> dict[str, Setting]:
-    return {
-        each.atom_name: each
-        for each in entity_settings.BY_KIND[kind]
-        if not each.is_list and each.name != "enable_partitioning"
-    }
-
-
 class _Converter:
-    """One conversion. `_manifests`: by the path of what each was made of."""
+    """One conversion."""
 
     def __init__(self, source: str, partition_count: int) -> None:
-        self._reader = FieldReader(source)
-        self._source = source
-        self._partition_count = partition_count
-        self._namespace = NAMESPACE
-        self._object_names: set[str] = set()
-        self._manifests: dict[str, dict[str, Any]] = {}
+        self._importer = Importer(source, _FORM)
+        self._importer.tier, self._importer.partition_count = Tier.PREMIUM, partition_count
+        self._importer.bus = NAMESPACE
+        self._reader = self._importer.reader
 
     def convert(self, document: Any) -> Conversion:
         """Return the conversion. Raises ManifestError with every problem."""
@@ -120,11 +91,7 @@ class _Converter:
             known, idle = ("Namespaces",), {"Logging": _LOGGING}
             found = reader.fields(*user_config, known, idle=idle)
             self._namespaces(reader.required(user_config[0], found, "Namespaces"))
-        bundle = self._bundle()
-        if reader.problems or bundle is None:
-            raise ManifestError(*sorted(reader.problems, key=_place))
-        documents: tuple[conversion.Document, ...] = tuple(self._manifests.values())
-        return Conversion(self._source, documents, bundle, tuple(reader.findings))
+        return self._importer.conversion()
 
     def _namespaces(self, field: Field | None) -> None:
         if field is not None and field[1] == []:
@@ -141,20 +108,11 @@ class _Converter:
         found = self._reader.fields(path, value, ("Name", *_LISTS.values()), idle={})
         given = self._reader.required(path, found, "Name")
         name = self._reader.text(given)
-        if given is not None and name is not None:
-            self._namespace = _object_name(name) or NAMESPACE
-            if self._namespace == name:
-                self._reader.taken(given[0])
-            else:
-                self._reader.changed(given[0], f"the bus is called {self._namespace}.")
-        self._manifests[path] = _manifest(
-            "BusNamespace",
-            self._namespace,
-            {
-                "sku": {"tier": Tier.PREMIUM.value},
-                "premiumMessagingPartitions": self._partition_count,
-            },
-        )
+        spec = {
+            "sku": {"tier": Tier.PREMIUM.value},
+            "premiumMessagingPartitions": self._importer.partition_count,
+        }
+        self._importer.namespace(path, None if name is None else given, name or "", spec)
         for kind, where in _LISTS.items():
             for at, entity in self._reader.items(found.get(where)):
                 self._entity(kind, at, entity)
@@ -166,201 +124,12 @@ class _Converter:
         found = self._reader.fields(path, value, known, idle={})
         given = self._reader.required(path, found, "Name")
         name = self._reader.text(given)
-        spec: dict[str, Any] = {"namespaceRef": {"name": self._namespace}}
-        if topic:
-            spec["topicName"] = topic
-        settings = self._properties(kind, path, found.get("Properties"))
-        partitioned = self._partition_count > 1
+        settings = self._importer.settings(kind, path, found.get("Properties"))
+        partitioned = self._importer.partition_count > 1
         rules = emulator_rules.read(self._reader, found.get("Rules"), partitioned=partitioned)
         if given is not None and name is not None:
             self._reader.taken(given[0])
-            object_name = self._object_name(f"{topic}-{name}" if topic else name)
-            if object_name != name:
-                spec["entityName"] = name
-            spec |= settings | ({"rules": rules} if rules else {})
-            self._manifests[path] = _manifest(KINDS[kind], object_name, spec)
+            self._importer.entity(kind, path, name, settings, topic, rules)
         for at, subscription in self._reader.items(found.get("Subscriptions")):
             # Without the topic's name, its subscriptions are read for what is wrong with them.
             self._entity(EntityKind.SUBSCRIPTION, at, subscription, name or "topic")
-
-    def _object_name(self, name: str) -> str:
-        """Return a name for metadata: of one that Kubernetes has not, one like it."""
-        wanted = found = _object_name(name) or "entity"
-        number = 2
-        while found in self._object_names:
-            found = f"{wanted}-{number}"
-            number += 1
-        self._object_names.add(found)
-        return found
-
-    def _properties(self, kind: EntityKind, path: str, field: Field | None) -> dict[str, Any]:
-        """Return the settings of the entity at `path`, as manifests have them."""
-        settings = _settings(kind)
-        path, value = field or (json_text.step(path, "Properties"), None)
-        found = {} if field is None else self._reader.fields(path, value, settings, idle=_IDLE)
-        made: dict[str, Any] = {}
-        for name, setting in settings.items():
-            if name in found:
-                read = self._value(setting, kind, found[name])
-                if read is not None and self._allowed(setting, found[name][0], read):
-                    made[setting.manifest_name] = read
-            elif setting.name in _DEFAULTS and (
-                setting.name != _WINDOW or made.get("requiresDuplicateDetection")
-            ):
-                self._reader.default(json_text.step(path, name), _DEFAULTS[setting.name])
-        return made
-
-    def _allowed(self, setting: Setting, path: str, value: Any) -> bool:
-        """Whether a new entity can have a value; else with a problem."""
-        if setting.type is SettingType.DURATION:
-            value = setting.from_text(value)
-        try:
-            setting.check(value, Tier.PREMIUM)
-            setting.check_new(value, Tier.PREMIUM)
-        except InvalidArgument as error:
-            prefix = f"{setting.manifest_name}: "
-            self._reader.problem(path, error.message.removeprefix(prefix))
-            return False
-        return True
-
-    def _value(self, setting: Setting, kind: EntityKind, field: Field) -> Any:
-        """Return a value as manifests have it; None: none, or it is wrong."""
-        path, value = field
-        match setting.type:
-            case SettingType.BOOLEAN:
-                return self._typed(field, bool, field_reader.TRUE_OR_FALSE)
-            case SettingType.WHOLE:
-                return self._typed(field, int, field_reader.WHOLE_NUMBER)
-            case SettingType.DURATION:
-                return self._duration(setting, field)
-            case SettingType.STATUS:
-                names = {each.lower(): each.value for each in entity_settings.TYPES[kind].statuses}
-                found = names.get(value.lower()) if isinstance(value, str) else None
-                if found is None:
-                    self._reader.wrong(path, " or ".join(names.values()), value)
-                    return None
-                self._reader.taken(path)
-                return found
-            case _:
-                text = self._reader.text(field)
-                if text is None:
-                    return None
-                self._reader.taken(path, "" if text else "is empty: none.")
-                return text or None
-
-    def _typed(self, field: Field, wanted: type, words: str) -> Any:
-        # True is an integer in Python.
-        if type(field[1]) is not wanted:
-            self._reader.wrong(field[0], words, field[1])
-            return None
-        self._reader.taken(field[0])
-        return field[1]
-
-    def _duration(self, setting: Setting, field: Field) -> str | None:
-        path, text = field[0], self._reader.text(field)
-        if text is None:
-            return None
-        weeks = _WEEKS.match(text)
-        if weeks:
-            self._reader.problem(path, f"must not have weeks: write P{int(weeks[1]) * 7}D.")
-            return None
-        try:
-            milliseconds = durations.parse(setting.manifest_name, _without_calendar(text))
-        except InvalidArgument as error:
-            sentence = error.message.removeprefix(f"{setting.manifest_name}: ")
-            self._reader.problem(path, sentence.replace(_without_calendar(text), text))
-            return None
-        least = limits.DUPLICATE_WINDOW_MS_MIN
-        if setting.name == _WINDOW and milliseconds is not None and 0 < milliseconds < least:
-            shortest = durations.render(least)
-            self._reader.changed(path, f"{text} became {shortest}, the shortest that Azure has.")
-            return shortest
-        if re.fullmatch(durations.ISO_PATTERN, text):
-            self._reader.taken(path)
-            return text
-        made = durations.render(milliseconds)
-        why = "the same, as manifests write it"
-        if text != _without_calendar(text):
-            why = f"a year is {_YEAR_DAYS} days, a month {_MONTH_DAYS}"
-        self._reader.changed(path, f"{text} became {made}: {why}.")
-        return made
-
-    def _bundle(self) -> Bundle | None:
-        """Return the bus of the manifests, or None, with a problem for each that cannot be."""
-        loaded: list[Loaded] = []
-        for path, manifest in self._manifests.items():
-            result = loading.parse(f"{self._source}, {path}", manifest)
-            if isinstance(result, Loaded):
-                loaded.append(result)
-            else:
-                self._add(result)
-        try:
-            bundle = bundling.bundle(loaded)
-        except ManifestError as error:
-            self._add(error.problems)
-            return None
-        # A file without Rules means the default rule, also where an earlier one had some.
-        # What clients made before it named them does not keep the bus from starting.
-        bundle = replace(bundle, default_rules=True, takes_over=True)
-        for wish in bundle.entities:
-            try:
-                descriptions.check_new(
-                    wish.description, tier=Tier.PREMIUM, partition_count=self._partition_count
-                )
-            except InvalidArgument as error:
-                said = error.message.removeprefix(f"{error.field}: ")
-                self._add([Problem(wish.source, "", f"spec.{error.field}", said)])
-        return bundle
-
-    def _add(self, problems: Iterable[Problem]) -> None:
-        """Add problems of manifests, by the fields of the file that they were made of."""
-        for each in problems:
-            path = each.source.removeprefix(f"{self._source}, ")
-            if each.field != "spec.topicName":  # which the topic itself has
-                self._reader.problem(_path_of(path, each.field), each.sentence)
-
-
-def _place(problem: Problem) -> list[tuple[str, int]]:
-    """Return a key that sorts problems by where they are: Queues[2] before Queues[10]."""
-    parts = re.split(r"\[(\d+)\]", problem.field)
-    return [
-        (text, int(number)) for text, number in zip(parts[::2], [*parts[1::2], "0"], strict=True)
-    ]
-
-
-def _manifest(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def _object_name(name: str) -> str:
-    """Return the nearest name that an object of Kubernetes can have; "": there is none."""
-    text = re.sub(r"[^a-z0-9.-]", "-", name.lower())[:_OBJECT_NAME_CHARS_MAX]
-    return text.strip("-.")
-
-
-def _without_calendar(text: str) -> str:
-    """Return a duration whose years and months are days."""
-    found = _CALENDAR.match(text)
-    if found is None or not (found[1] or found[2]):
-        return text
-    years, months, days = (int(each or 0) for each in found.groups()[:3])
-    total = years * _YEAR_DAYS + months * _MONTH_DAYS + days
-    return f"P{total}D{found[4] or ''}"
-
-
-def _path_of(path: str, field: str) -> str:
-    """Return the path of a field of a manifest in the file: of spec.x, PATH.Properties.X."""
-    name = field.removeprefix("spec.")
-    if name in ("entityName", "metadata.name"):
-        return f"{path}.Name"
-    if name.startswith("rules"):
-        return f"{path}.Rules"
-    for setting in entity_settings.TABLE:
-        if setting.manifest_name == name:
-            return f"{path}.Properties.{setting.atom_name}"
-    return path

@@ -1,0 +1,306 @@
+"""Entities of other programs' files → manifests of a bus. Pure.
+
+A reader of one form of file walks it, and names what it finds to an `Importer`: the namespace, its
+entities, and the fields of each with their places. What all forms have in common is here: names,
+values, bounds, defaults, and the check of the bus as a whole. Settings are those of the domain's
+table, by the names that Azure's resources have; case does not count.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from bendybus.crds import bundling, conversion, field_reader, json_text, loading
+from bendybus.crds.bundle import KINDS, Bundle
+from bendybus.crds.conversion import Conversion
+from bendybus.crds.errors import ManifestError, Problem
+from bendybus.crds.field_reader import Field, FieldReader
+from bendybus.crds.loading import Loaded
+from bendybus.crds.manifest import API_VERSION
+from bendybus.domain import descriptions, durations, entity_settings, limits
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Setting, SettingType
+from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.limits import Tier
+
+_WINDOW: Final = "duplicate_detection_history_time_window_ms"
+# As .NET reads years and months, which have no fixed length.
+_CALENDAR: Final = re.compile(r"P(?!$)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(T.+)?\Z", re.ASCII)
+_YEAR_DAYS: Final = 365
+_MONTH_DAYS: Final = 30
+_WEEKS: Final = re.compile(r"P(\d{1,7})W\Z", re.ASCII)
+_OBJECT_NAME_CHARS_MAX: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What differs between the programs that write such files.
+
+    `name`, `properties`: the fields of an entity, as errors name them. `idle`: settings that have
+    no effect here, and why not. `defaults`: what the program takes where a setting is absent, and
+    Azure does not. `texts`: whether numbers, true and false may be in quotes.
+    """
+
+    name: str
+    properties: str
+    idle: Mapping[str, str]
+    defaults: Mapping[str, str]
+    texts: bool = False
+    # Whether an entity says if it is partitioned; else the bus decides.
+    partitioning: bool = False
+
+
+class Importer:
+    """The manifests of one file, by the path of what each was made of, and its report."""
+
+    def __init__(self, source: str, form: Form) -> None:
+        self.reader = FieldReader(source)
+        self.manifests: dict[str, dict[str, Any]] = {}
+        self.tier = Tier.STANDARD
+        self.partition_count = limits.STANDARD_PARTITION_COUNT
+        # Of the BusNamespace.
+        self.bus = ""
+        self._form = form
+        self._source = source
+        self._object_names: set[str] = set()
+
+    def namespace(self, path: str, given: Field | None, name: str, spec: Mapping[str, Any]) -> None:
+        """Add the bus, under a name like the one that it has there."""
+        self.bus = object_name(name) or self.bus
+        if given is not None and self.bus == name:
+            self.reader.taken(given[0])
+        elif given is not None:
+            self.reader.changed(given[0], f"the bus is called {self.bus}.")
+        self.manifests[path] = manifest("BusNamespace", self.bus, dict(spec))
+
+    def entity(
+        self,
+        kind: EntityKind,
+        path: str,
+        name: str,
+        settings: Mapping[str, Any],
+        topic: str = "",
+        rules: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """Add an entity with settings that `settings` has read."""
+        spec: dict[str, Any] = {"namespaceRef": {"name": self.bus}}
+        if topic:
+            spec["topicName"] = topic
+        found = self._object_name(f"{topic}-{name}" if topic else name)
+        if found != name:
+            spec["entityName"] = name
+        spec |= {**settings, **({"rules": rules} if rules else {})}
+        self.manifests[path] = manifest(KINDS[kind], found, spec)
+
+    def conversion(self) -> Conversion:
+        """Return what was made. Raises ManifestError with every problem."""
+        bundle = self._bundle()
+        if self.reader.problems or bundle is None:
+            raise ManifestError(*sorted(self.reader.problems, key=_place))
+        documents: tuple[conversion.Document, ...] = tuple(self.manifests.values())
+        return Conversion(self._source, documents, bundle, tuple(self.reader.findings))
+
+    def _object_name(self, name: str) -> str:
+        """Return a name for metadata: of one that Kubernetes has not, one like it."""
+        wanted = found = object_name(name) or "entity"
+        number = 2
+        while found in self._object_names:
+            found = f"{wanted}-{number}"
+            number += 1
+        self._object_names.add(found)
+        return found
+
+    def settings(self, kind: EntityKind, path: str, field: Field | None) -> dict[str, Any]:
+        """Return the settings of the entity at `path`, as manifests have them."""
+        form, settings = self._form, self._settings(kind)
+        path, value = field or (json_text.step(path, form.properties), None)
+        found = {} if field is None else self.reader.fields(path, value, settings, idle=form.idle)
+        made: dict[str, Any] = {}
+        for name, setting in settings.items():
+            if name in found:
+                read = self._value(setting, kind, found[name])
+                if read is not None and self._allowed(setting, found[name][0], read):
+                    made[setting.manifest_name] = read
+            elif setting.name in form.defaults and (
+                setting.name != _WINDOW or made.get("requiresDuplicateDetection")
+            ):
+                self.reader.default(json_text.step(path, name), form.defaults[setting.name])
+        return made
+
+    def _settings(self, kind: EntityKind) -> dict[str, Setting]:
+        return {
+            each.atom_name: each
+            for each in entity_settings.BY_KIND[kind]
+            if not each.is_list and (each.name != "enable_partitioning" or self._form.partitioning)
+        }
+
+    def _allowed(self, setting: Setting, path: str, value: Any) -> bool:
+        """Whether a new entity can have a value; else with a problem."""
+        if setting.type is SettingType.DURATION:
+            value = setting.from_text(value)
+        try:
+            setting.check(value, self.tier)
+            setting.check_new(value, self.tier)
+        except InvalidArgument as error:
+            prefix = f"{setting.manifest_name}: "
+            self.reader.problem(path, error.message.removeprefix(prefix))
+            return False
+        return True
+
+    def _value(self, setting: Setting, kind: EntityKind, field: Field) -> Any:
+        """Return a value as manifests have it; None: none, or it is wrong."""
+        path, value = field
+        match setting.type:
+            case SettingType.BOOLEAN:
+                return self._typed(field, bool, field_reader.TRUE_OR_FALSE)
+            case SettingType.WHOLE:
+                return self._typed(field, int, field_reader.WHOLE_NUMBER)
+            case SettingType.DURATION:
+                return self._duration(setting, field)
+            case SettingType.STATUS:
+                names = {each.lower(): each.value for each in entity_settings.TYPES[kind].statuses}
+                found = names.get(value.lower()) if isinstance(value, str) else None
+                if found is None:
+                    self.reader.wrong(path, " or ".join(names.values()), value)
+                    return None
+                self.reader.taken(path)
+                return found
+            case _:
+                text = self.reader.text(field)
+                if text is None:
+                    return None
+                self.reader.taken(path, "" if text else "is empty: none.")
+                return text or None
+
+    def _typed(self, field: Field, wanted: type, words: str) -> Any:
+        if self._form.texts and isinstance(field[1], str):
+            field = field[0], _UNQUOTED[wanted](field[1])
+        # True is an integer in Python.
+        if type(field[1]) is not wanted:
+            self.reader.wrong(field[0], words, field[1])
+            return None
+        self.reader.taken(field[0])
+        return field[1]
+
+    def _duration(self, setting: Setting, field: Field) -> str | None:
+        path, text = field[0], self.reader.text(field)
+        if text is None:
+            return None
+        weeks = _WEEKS.match(text)
+        if weeks:
+            self.reader.problem(path, f"must not have weeks: write P{int(weeks[1]) * 7}D.")
+            return None
+        try:
+            milliseconds = durations.parse(setting.manifest_name, _without_calendar(text))
+        except InvalidArgument as error:
+            sentence = error.message.removeprefix(f"{setting.manifest_name}: ")
+            self.reader.problem(path, sentence.replace(_without_calendar(text), text))
+            return None
+        least = limits.DUPLICATE_WINDOW_MS_MIN
+        if setting.name == _WINDOW and milliseconds is not None and 0 < milliseconds < least:
+            shortest = durations.render(least)
+            self.reader.changed(path, f"{text} became {shortest}, the shortest that Azure has.")
+            return shortest
+        if re.fullmatch(durations.ISO_PATTERN, text):
+            self.reader.taken(path)
+            return text
+        made = durations.render(milliseconds)
+        why = "the same, as manifests write it"
+        if text != _without_calendar(text):
+            why = f"a year is {_YEAR_DAYS} days, a month {_MONTH_DAYS}"
+        self.reader.changed(path, f"{text} became {made}: {why}.")
+        return made
+
+    def _bundle(self) -> Bundle | None:
+        """Return the bus of the manifests, or None, with a problem for each that cannot be."""
+        loaded: list[Loaded] = []
+        for path, manifest in self.manifests.items():
+            result = loading.parse(f"{self._source}, {path}", manifest)
+            if isinstance(result, Loaded):
+                loaded.append(result)
+            else:
+                self._add(result)
+        try:
+            bundle = bundling.bundle(loaded)
+        except ManifestError as error:
+            self._add(error.problems)
+            return None
+        # A file without Rules means the default rule, also where an earlier one had some.
+        # What clients made before it named them does not keep the bus from starting.
+        bundle = replace(bundle, default_rules=True, takes_over=True)
+        for wish in bundle.entities:
+            try:
+                descriptions.check_new(
+                    wish.description, tier=self.tier, partition_count=self.partition_count
+                )
+            except InvalidArgument as error:
+                said = error.message.removeprefix(f"{error.field}: ")
+                self._add([Problem(wish.source, "", f"spec.{error.field}", said)])
+        return bundle
+
+    def _add(self, problems: Iterable[Problem]) -> None:
+        """Add problems of manifests, by the fields of the file that they were made of."""
+        for each in problems:
+            path = each.source.removeprefix(f"{self._source}, ")
+            if each.field != "spec.topicName":  # which the topic itself has
+                self.reader.problem(self._path_of(path, each.field), each.sentence)
+
+    def _path_of(self, path: str, field: str) -> str:
+        """Return the path of a field of a manifest in the file: of spec.x, PATH.Properties.X."""
+        name = field.removeprefix("spec.")
+        if name in ("entityName", "metadata.name"):
+            return f"{path}.{self._form.name}"
+        if name.startswith("rules"):
+            return f"{path}.Rules"
+        for setting in entity_settings.TABLE:
+            if setting.manifest_name == name:
+                upper = self._form.properties[0].isupper()
+                own = setting.atom_name if upper else setting.manifest_name
+                return f"{path}.{self._form.properties}.{own}"
+        return path
+
+
+def _place(problem: Problem) -> list[tuple[str, int]]:
+    """Return a key that sorts problems by where they are: Queues[2] before Queues[10]."""
+    parts = re.split(r"\[(\d+)\]", problem.field)
+    return [
+        (text, int(number)) for text, number in zip(parts[::2], [*parts[1::2], "0"], strict=True)
+    ]
+
+
+def manifest(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def object_name(name: str) -> str:
+    """Return the nearest name that an object of Kubernetes can have; "": there is none."""
+    text = re.sub(r"[^a-z0-9.-]", "-", name.lower())[:_OBJECT_NAME_CHARS_MAX]
+    return text.strip("-.")
+
+
+def _without_calendar(text: str) -> str:
+    """Return a duration whose years and months are days."""
+    found = _CALENDAR.match(text)
+    if found is None or not (found[1] or found[2]):
+        return text
+    years, months, days = (int(each or 0) for each in found.groups()[:3])
+    total = years * _YEAR_DAYS + months * _MONTH_DAYS + days
+    return f"P{total}D{found[4] or ''}"
+
+
+def _true_or_false(text: str) -> Any:
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _whole_number(text: str) -> Any:
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text
+
+
+_UNQUOTED: Final[Mapping[type, Any]] = {bool: _true_or_false, int: _whole_number}
