@@ -60,11 +60,17 @@ class Conversion:
             ", ".join(parts) + "."
         )
 
+    def differences(self) -> list[Finding]:
+        """Return what became of the fields that do not mean the same here."""
+        return [
+            each
+            for each in self.findings
+            if each.outcome in (Outcome.CHANGED, Outcome.NOT_SUPPORTED)
+        ]
+
     def remarks(self) -> Iterator[str]:
         """Give what a person should know: all but what was simply taken, the same said once."""
-        for each in self.findings:
-            if each.outcome in (Outcome.CHANGED, Outcome.NOT_SUPPORTED):
-                yield str(each)
+        yield from map(str, self.differences())
         yield from _defaults([each for each in self.findings if each.outcome is Outcome.DEFAULT])
 
 

@@ -48,12 +48,12 @@ def read(reader: FieldReader, field: Field | None, *, partitioned: bool) -> list
     found: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for path, value in reader.items(field):
-        made = _rule(reader, path, value, partitioned, names)
+        made = read_one(reader, path, value, partitioned, names)
         found += [made] if made else []
     return found
 
 
-def _rule(
+def read_one(
     reader: FieldReader, path: str, value: Any, partitioned: bool, names: dict[str, str]
 ) -> dict[str, Any]:
     """Return a rule, none if it is wrong. `names`: of the rules before it, with their paths."""

@@ -1,0 +1,357 @@
+"""Evaluates expressions of a template of Azure Resource Manager, where it has what they need. Pure.
+
+    parameters('x')       given, else its default, else asked for
+    variables('x')        evaluated when it is used, once
+    copyIndex()           of the copy that is being made
+    resourceGroup(), …    only Azure knows them: given, else asked for by name
+    resourceId(…)         the end of the id, which names the resource
+
+Only what is used is evaluated. Steps and sizes are bounded, and so is how deep one value leads to
+the next.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bendybus.crds.imports import arm_expressions, arm_functions
+from bendybus.crds.imports.arm_expressions import Call, Expression, Literal, Member, TemplateError
+from bendybus.crds.imports.arm_functions import truth, whole
+
+# Of one file; the largest that people have take some ten thousand.
+STEPS_MAX: Final = 2_000_000
+_DEPTH_MAX: Final = 60
+# Their results are Azure's own.
+OF_AZURE: Final = (
+    *("resourcegroup", "subscription", "deployment", "environment", "tenant", "managementgroup"),
+    *("uniquestring", "newguid", "guid", "utcnow", "reference", "listkeys", "deployer"),
+)
+_IDS: Final = (
+    *("resourceid", "subscriptionresourceid", "tenantresourceid", "extensionresourceid"),
+)
+Names = Mapping[str, Any]
+
+
+class AskedError(TemplateError):
+    """Raised for a value that the template lacks. `name`: under which it can be given."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"needs {name}, which the file lacks: give it with --set {name}=VALUE.")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A value that is a list, with an item for each copy: as templates define variables, too."""
+
+    copy: Mapping[str, Any]
+
+
+class Budget:
+    """What the evaluation of one file may take."""
+
+    def __init__(self, steps: int = STEPS_MAX) -> None:
+        self.left = steps
+
+    def spend(self, steps: int) -> None:
+        """Take steps. Raises TemplateError when there are no more."""
+        self.left -= steps
+        if self.left < 0:
+            raise TemplateError("is too much to evaluate: the file makes too many or large values.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lambda:
+    """A function that a template has: its parameters' names, and its expression."""
+
+    names: tuple[str, ...]
+    body: Expression
+    variables: Names
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """What expressions of a template refer to; all names in lower case.
+
+    `given`: values from outside, of parameters and of Azure's own functions, such as
+    `resourcegroup.location`. `parameters`: definitions. `variables`: as they are written.
+    """
+
+    given: Names
+    parameters: Names
+    variables: Names
+    budget: Budget
+    # By the name of the copy, the index in it; the one that is being made is the last.
+    copies: dict[str, int] = field(default_factory=dict)
+    _known: dict[tuple[str, str], Any] = field(default_factory=dict)
+    # What is being evaluated: a value that needs itself.
+    _under_way: list[tuple[str, str]] = field(default_factory=list)
+
+    @contextmanager
+    def copying(self, name: str, index: int) -> Iterator[None]:
+        """Evaluate a copy of something."""
+        before = dict(self.copies)
+        self.copies.pop(name.lower(), None)
+        self.copies[name.lower()] = index
+        try:
+            yield
+        finally:
+            self.copies = before
+
+    def value(self, written: Any) -> Any:
+        """Return a value of the template: all its expressions evaluated. Raises TemplateError."""
+        self.budget.spend(1)
+        if isinstance(written, str):
+            if not arm_expressions.is_expression(written):
+                return arm_expressions.plain(written)
+            try:
+                return self._evaluated(arm_expressions.parse(written), {})
+            except RecursionError:
+                raise TemplateError("leads from one value to the next too often.") from None
+        if isinstance(written, Copied):
+            [made] = self._copies("copy", [written.copy]).values()
+            return made
+        if isinstance(written, list):
+            return [self._part(at, each) for at, each in enumerate(written)]
+        if isinstance(written, dict):
+            found = {
+                name: self._part(name, each) for name, each in written.items() if name != "copy"
+            }
+            return found | self._copies("copy", written["copy"]) if "copy" in written else found
+        return written
+
+    def _part(self, step: str | int, written: Any) -> Any:
+        try:
+            return self.value(written)
+        except TemplateError as error:
+            error.steps.insert(0, step)
+            raise
+
+    def _copies(self, step: str, copies: Any) -> dict[str, Any]:
+        """Return the members of an object that are made as often as their count says."""
+        if not isinstance(copies, list):
+            # A member that has this name.
+            return {step: self._part(step, copies)}
+        found: dict[str, Any] = {}
+        for each in copies:
+            if not isinstance(each, dict) or not {"name", "count", "input"} <= set(each):
+                raise TemplateError("has a copy without name, count or input.")
+            name, count = str(self.value(each["name"])), whole(self.value(each["count"]))
+            made: list[Any] = []
+            for index in range(max(0, count)):
+                with self.copying(name, index):
+                    made.append(self.value(each["input"]))
+            found[name] = made
+        return found
+
+    def _evaluated(self, expression: Expression, names: Names) -> Any:
+        self.budget.spend(1)
+        match expression:
+            case Literal(value):
+                return value
+            case Member(of, key):
+                found_key = self._evaluated(key, names)
+                try:
+                    return arm_functions.member(self._evaluated(of, names), found_key)
+                except AskedError as error:
+                    if error.name.lower().partition(".")[0] in OF_AZURE and isinstance(
+                        key, Literal
+                    ):
+                        return self._of_azure(f"{error.name}.{found_key}")
+                    raise
+            case Call():
+                found = self._called(expression, names)
+                self.budget.spend(arm_functions.size_of(found))
+                return found
+
+    def _called(self, call: Call, names: Names) -> Any:
+        special = _SPECIAL.get(call.name)
+        if special is not None:
+            return special(self, call, names)
+        if call.name in OF_AZURE:
+            return self._of_azure(call.written)
+        function = arm_functions.FUNCTIONS.get(call.name)
+        if function is None:
+            raise TemplateError(
+                f"uses {call.written}(), which is not known here. Write its result instead."
+            )
+        _check_count(call, function.least, function.most)
+        values = [self._evaluated(each, names) for each in call.arguments]
+        self.budget.spend(sum(map(arm_functions.size_of, values)))
+        try:
+            found = function.call(*values)
+        except TemplateError as error:
+            raise TemplateError(f"{call.written}() {error.sentence}") from None
+        if function.gathers:
+            self._spend_on(found)
+        return found
+
+    def _spend_on(self, made: Any) -> None:
+        self.budget.spend(arm_functions.whole_size_of(made, self.budget.left + 1))
+
+    def _of_azure(self, name: str) -> Any:
+        lower = name.lower()
+        if lower in self.given:
+            return self.given[lower]
+        below = f"{lower}."
+        found = {
+            each.removeprefix(below): value
+            for each, value in self.given.items()
+            if each.startswith(below)
+        }
+        if not found:
+            raise AskedError(name)
+        return found
+
+    def _parameter(self, call: Call, names: Names) -> Any:
+        name = self._name(call, names)
+        definition = self.parameters.get(name.lower())
+        if definition is not None and name.lower() in self.given:
+            return _typed(definition, self.given[name.lower()])
+        if definition is None:
+            raise TemplateError(f"uses the parameter {name!r:.80}, which the file does not have.")
+        if not isinstance(definition, dict) or "defaultValue" not in definition:
+            if isinstance(definition, dict) and definition.get("nullable") is True:
+                return None
+            raise AskedError(name)
+        return self._once("parameter", name, definition["defaultValue"])
+
+    def _variable(self, call: Call, names: Names) -> Any:
+        name = self._name(call, names)
+        if name.lower() not in self.variables:
+            raise TemplateError(f"uses the variable {name!r:.80}, which the file does not have.")
+        return self._once("variable", name, self.variables[name.lower()])
+
+    def _once(self, kind: str, name: str, written: Any) -> Any:
+        key = kind, name.lower()
+        if key in self._under_way:
+            raise TemplateError(f"needs the {kind} {name!r:.80}, which needs itself.")
+        if len(self._under_way) >= _DEPTH_MAX:
+            raise TemplateError("leads from one value to the next too often.")
+        if key not in self._known:
+            self._under_way.append(key)
+            try:
+                found = self._known[key] = self.value(written)
+                self._spend_on(found)
+            finally:
+                self._under_way.pop()
+        return self._known[key]
+
+    def _name(self, call: Call, names: Names) -> str:
+        _check_count(call, 1, 1)
+        name = self._evaluated(call.arguments[0], names)
+        if not isinstance(name, str):
+            raise TemplateError(f"{call.written}() needs a name (got {arm_functions.shown(name)}).")
+        return name
+
+    def _copy_index(self, call: Call, names: Names) -> int:
+        _check_count(call, 0, 2)
+        values = [self._evaluated(each, names) for each in call.arguments]
+        name = str(values.pop(0)) if values and isinstance(values[0], str) else ""
+        last = next(reversed(self.copies.values()), None)
+        index = self.copies.get(name.lower()) if name else last
+        if index is None:
+            where = f"the copy {name!r:.80}" if name else "a copy"
+            raise TemplateError(f"{call.written}() is not in {where}.")
+        return index + (whole(values[0]) if values else 0)
+
+    def _if(self, call: Call, names: Names) -> Any:
+        _check_count(call, 3, 3)
+        test, yes, no = call.arguments
+        return self._evaluated(yes if truth(self._evaluated(test, names)) else no, names)
+
+    def _and(self, call: Call, names: Names) -> bool:
+        return all(truth(self._evaluated(each, names)) for each in call.arguments)
+
+    def _or(self, call: Call, names: Names) -> bool:
+        return any(truth(self._evaluated(each, names)) for each in call.arguments)
+
+    def _coalesce(self, call: Call, names: Names) -> Any:
+        for each in call.arguments:
+            found = self._evaluated(each, names)
+            if found is not None:
+                return found
+        return None
+
+    def _resource_id(self, call: Call, names: Names) -> str:
+        values = [str(self._evaluated(each, names)) for each in call.arguments]
+        kinds = next((at for at, each in enumerate(values) if "/" in each and "." in each), None)
+        if kinds is None:
+            raise TemplateError(f"{call.written}() needs a type of resources, with its provider.")
+        provider, *types = values[kinds].split("/")
+        named = "".join(f"/{a}/{b}" for a, b in zip(types, values[kinds + 1 :], strict=False))
+        return f"/providers/{provider}{named}"
+
+    def _lambda(self, call: Call, names: Names) -> _Lambda:
+        *given, body = call.arguments
+        written = tuple(str(self._evaluated(each, names)).lower() for each in given)
+        return _Lambda(written, body, names)
+
+    def _lambda_variable(self, call: Call, names: Names) -> Any:
+        name = self._name(call, names).lower()
+        if name not in names:
+            raise TemplateError(f"uses the variable {name!r:.80} of a lambda that it is not in.")
+        return names[name]
+
+    def _apply(self, function: Any, *values: Any) -> Any:
+        if not isinstance(function, _Lambda):
+            raise TemplateError("needs a lambda.")
+        mine = dict(zip(function.names, values, strict=False))
+        return self._evaluated(function.body, {**function.variables, **mine})
+
+    def _map(self, call: Call, names: Names) -> list[Any]:
+        values, function = self._list_and_lambda(call, names)
+        return [self._apply(function, each, at) for at, each in enumerate(values)]
+
+    def _filter(self, call: Call, names: Names) -> list[Any]:
+        values, function = self._list_and_lambda(call, names)
+        return [each for at, each in enumerate(values) if truth(self._apply(function, each, at))]
+
+    def _reduce(self, call: Call, names: Names) -> Any:
+        _check_count(call, 3, 3)
+        values, found, function = (self._evaluated(each, names) for each in call.arguments)
+        if not isinstance(values, list):
+            raise TemplateError(f"{call.written}() needs an array.")
+        for at, each in enumerate(values):
+            found = self._apply(function, found, each, at)
+        return found
+
+    def _list_and_lambda(self, call: Call, names: Names) -> tuple[list[Any], Any]:
+        _check_count(call, 2, 2)
+        values, function = (self._evaluated(each, names) for each in call.arguments)
+        if not isinstance(values, list):
+            raise TemplateError(f"{call.written}() needs an array.")
+        return values, function
+
+
+def _typed(definition: Any, value: Any) -> Any:
+    """Return a value that was given as a text, as a parameter of its type has it."""
+    kind = str(definition.get("type", "")).lower() if isinstance(definition, dict) else ""
+    if isinstance(value, str) and kind in ("int", "bool", "array", "object", "secureobject"):
+        return arm_functions.FUNCTIONS["json"].call(value.lower() if kind == "bool" else value)
+    return value
+
+
+def _check_count(call: Call, least: int, most: int) -> None:
+    count = len(call.arguments)
+    if not least <= count <= most:
+        wanted = str(least) if least == most else f"{least} or more"
+        raise TemplateError(f"{call.written}() has {count} arguments, and needs {wanted}.")
+
+
+_SPECIAL: Final[Mapping[str, Any]] = {
+    "parameters": Evaluation._parameter,
+    "variables": Evaluation._variable,
+    "copyindex": Evaluation._copy_index,
+    "if": Evaluation._if,
+    "and": Evaluation._and,
+    "or": Evaluation._or,
+    "coalesce": Evaluation._coalesce,
+    "lambda": Evaluation._lambda,
+    "lambdavariables": Evaluation._lambda_variable,
+    "map": Evaluation._map,
+    "filter": Evaluation._filter,
+    "reduce": Evaluation._reduce,
+    **dict.fromkeys(_IDS, Evaluation._resource_id),
+}

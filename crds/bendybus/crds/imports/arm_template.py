@@ -1,0 +1,322 @@
+"""Templates of Azure Resource Manager, in JSON as people and Bicep write them → resources. Pure.
+
+    resources: [ … ] or { symbol: … }
+    ├── Microsoft.ServiceBus/namespaces        and below it, nested or with segments in the name
+    ├── Microsoft.Resources/deployments        with a template inside: read in its place
+    └── anything else                          reported
+
+Evaluated are `name`, `copy` and `condition` of each resource, and of those of Service Bus `sku` and
+`properties`. So what only location, tags or outputs need is never asked for.
+
+Source: "Structure and syntax of Azure Resource Manager templates"; templates that Bicep compiles.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from bendybus.crds import json_text
+from bendybus.crds.errors import ManifestError, Problem
+from bendybus.crds.field_reader import Field, FieldReader
+from bendybus.crds.imports.arm_evaluation import OF_AZURE, Budget, Copied, Evaluation
+from bendybus.crds.imports.arm_expressions import TemplateError
+
+PROVIDER: Final = "microsoft.servicebus"
+NAMESPACES: Final = "namespaces"
+_DEPLOYMENTS: Final = "microsoft.resources/deployments"
+# Resources of a file, copies included.
+RESOURCES_MAX: Final = 20_000
+_DEPTH_MAX: Final = 10
+# Fields of a resource, by their names in lower case, that are read elsewhere or not at all.
+_READ: Final = frozenset(
+    ("type", "name", "copy", "condition", "resources", "properties", "sku", "existing")
+)
+_TAKEN: Final = {
+    "apiversion": "names a version of Azure's interface.",
+    "dependson": "is not needed: names say what belongs to what.",
+    "comments": "",
+    "metadata": "",
+}
+_ELSEWHERE: Final = "has no effect here: a bus runs where its cluster is."
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource of Service Bus. `types`: below the provider, in lower case; `names`: one of each.
+
+    `fields`: `sku` and `properties`, evaluated, by their names in lower case.
+    """
+
+    types: tuple[str, ...]
+    names: tuple[str, ...]
+    place: str
+    fields: Mapping[str, Field]
+
+
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """Where resources are: in which template, and below which resource."""
+
+    evaluation: Evaluation
+    types: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    depth: int = 0
+
+
+def is_template(document: Any) -> bool:
+    """Whether a document has the form of a template."""
+    if not isinstance(document, dict):
+        return False
+    schema = next((value for name, value in document.items() if name.lower() == "$schema"), "")
+    return isinstance(document.get("resources"), list | dict) and (
+        "contentVersion" in document or "deploymentTemplate" in str(schema)
+    )
+
+
+def read(
+    reader: FieldReader, document: Mapping[str, Any], given: Mapping[str, Any]
+) -> list[Resource]:
+    """Return the resources of Service Bus in a template, in its order.
+
+    `given`: values for parameters, and for what only Azure knows, by name. What is wrong is a
+    problem of the reader; other resources, and fields without effect, are findings.
+    """
+    return _Template(reader).resources("", document, given)
+
+
+def parameter_values(source: str, document: Any) -> dict[str, Any]:
+    """Return the values in a file of parameters. Raises ManifestError.
+
+    Those that refer to a vault have none here.
+    """
+    parameters = _part(document, "parameters")
+    if not isinstance(parameters, dict):
+        raise ManifestError(
+            Problem(source, "", "parameters", "is missing: this is no file of parameters.")
+        )
+    return {
+        name: _part(each, "value")
+        for name, each in parameters.items()
+        if isinstance(each, dict) and any(key.lower() == "value" for key in each)
+    }
+
+
+class _Template:
+    """One reading. `_count`: of resources so far."""
+
+    def __init__(self, reader: FieldReader) -> None:
+        self._reader = reader
+        self._budget = Budget()
+        self._count = 0
+
+    def resources(
+        self, place: str, template: Mapping[str, Any], given: Mapping[str, Any], depth: int = 0
+    ) -> list[Resource]:
+        evaluation = Evaluation(
+            {name.lower(): value for name, value in given.items()},
+            self._definitions(place, template, "parameters"),
+            self._definitions(place, template, "variables"),
+            self._budget,
+        )
+        within = _Within(evaluation, depth=depth)
+        return list(
+            self._all(json_text.step(place, "resources"), template.get("resources"), within)
+        )
+
+    def _definitions(self, place: str, template: Mapping[str, Any], name: str) -> dict[str, Any]:
+        found = template.get(name, {})
+        if not isinstance(found, dict):
+            self._reader.wrong(json_text.step(place, name), "an object, { … }", found)
+            return {}
+        copies = found.get("copy") if name == "variables" else None
+        made = {
+            str(each["name"]).lower(): Copied(each)
+            for each in (copies if isinstance(copies, list) else ())
+            if isinstance(each, dict) and "name" in each
+        }
+        return {each.lower(): value for each, value in found.items() if value is not copies} | made
+
+    def _all(self, place: str, value: Any, within: _Within) -> Iterator[Resource]:
+        if within.depth > _DEPTH_MAX:
+            self._reader.problem(place, f"is nested more than {_DEPTH_MAX} deep.")
+        elif isinstance(value, dict):
+            for symbol, each in value.items():
+                yield from self._each(json_text.step(place, symbol), each, within)
+        elif isinstance(value, list):
+            for at, each in enumerate(value):
+                yield from self._each(f"{place}[{at}]", each, within)
+        else:
+            self._reader.wrong(place, "a list, [ … ], or an object, { … }", value)
+
+    def _each(self, place: str, value: Any, within: _Within) -> Iterator[Resource]:
+        """Yield what a resource is, once for each copy."""
+        if not isinstance(value, dict):
+            self._reader.wrong(place, "an object, { … }", value)
+            return
+        written = _written(place, value)
+        if "copy" not in written:
+            yield from self._one(place, written, within)
+            return
+        at, copy = written["copy"]
+        try:
+            name = within.evaluation.value(_part(copy, "name"))
+            count = within.evaluation.value(_part(copy, "count"))
+        except TemplateError as error:
+            self._reader.problem(at, error.sentence)
+            return
+        if not isinstance(name, str) or type(count) is not int or not 0 <= count <= RESOURCES_MAX:
+            self._reader.problem(at, f"must have a name, and a count of 0 to {RESOURCES_MAX}.")
+            return
+        self._reader.taken(at, f"makes {count}.")
+        for index in range(count):
+            problems = len(self._reader.problems)
+            each = f"{at}[{index}]"
+            with within.evaluation.copying(name, index):
+                yield from self._one(each, _written(each, value), within)
+            if len(self._reader.problems) > problems:
+                # The others have the same.
+                return
+
+    def _one(self, place: str, written: Mapping[str, Field], within: _Within) -> Iterator[Resource]:
+        self._count += 1
+        if self._count > RESOURCES_MAX:
+            if self._count == RESOURCES_MAX + 1:
+                self._reader.problem(place, f"is one of more than {RESOURCES_MAX} resources.")
+            return
+        if self._is_left_out(written, within):
+            return
+        _, kind = written.get("type", (place, None))
+        if not isinstance(kind, str):
+            self._reader.problem(json_text.step(place, "type"), "is missing. It is required.")
+            return
+        lower = kind.lower()
+        if lower == _DEPLOYMENTS:
+            yield from self._nested(place, written, within)
+            return
+        provider, *types = lower.split("/")
+        full = "." in provider
+        if full and (provider != PROVIDER or types[:1] != [NAMESPACES]):
+            self._reader.not_supported(place, f"is {kind}, no resource of Service Bus.")
+            return
+        names = self._names(place, written, within, len(types) if full else 1)
+        if names is None:
+            return
+        if not full:
+            types, names = [*within.types, lower], (*within.names, *names)
+        elif within.types and len(types) > len(names):
+            names = (*within.names, *names)
+        made = Resource(tuple(types), names, place, self._fields(written, within))
+        yield made
+        if "resources" in written:
+            below = replace(within, types=made.types, names=names, depth=within.depth + 1)
+            yield from self._all(*written["resources"], below)
+
+    def _is_left_out(self, written: Mapping[str, Field], within: _Within) -> bool:
+        """Whether a resource is only named, or has a condition that is false."""
+        if written.get("existing", ("", False))[1] is True:
+            self._reader.taken(written["existing"][0], "is made elsewhere.")
+            return True
+        if "condition" not in written:
+            return False
+        at, condition = written["condition"]
+        try:
+            wanted = within.evaluation.value(condition)
+        except TemplateError as error:
+            self._reader.problem(at, error.sentence)
+            return True
+        if wanted in (True, "true", "True"):
+            self._reader.taken(at)
+            return False
+        self._reader.taken(at, "is false: this is not made.")
+        return True
+
+    def _names(
+        self, place: str, written: Mapping[str, Field], within: _Within, count: int
+    ) -> tuple[str, ...] | None:
+        at, name = written.get("name", (json_text.step(place, "name"), None))
+        if name is None:
+            self._reader.problem(at, "is missing. It is required.")
+            return None
+        try:
+            found = within.evaluation.value(name)
+        except TemplateError as error:
+            self._reader.problem(at, error.sentence)
+            return None
+        if not isinstance(found, str):
+            self._reader.wrong(at, "text", found)
+            return None
+        names = tuple(found.split("/"))
+        if len(names) not in (count, 1) or not all(names):
+            self._reader.problem(
+                at, f"must have {count} parts between slashes, one for each part of the type."
+            )
+            return None
+        self._reader.taken(at, "" if found == name else f"is {found}.")
+        # Azure writes a slash in the name of an entity so.
+        return tuple(each.replace("~", "/") for each in names)
+
+    def _fields(self, written: Mapping[str, Field], within: _Within) -> dict[str, Field]:
+        found: dict[str, Field] = {}
+        for name, (at, value) in written.items():
+            if name in ("properties", "sku"):
+                try:
+                    found[name] = at, within.evaluation.value(value)
+                except TemplateError as error:
+                    self._reader.problem(_below(at, error), error.sentence)
+            elif name in _TAKEN:
+                self._reader.taken(at, _TAKEN[name])
+            elif name not in _READ:
+                self._reader.not_supported(at, _ELSEWHERE)
+        return found
+
+    def _nested(
+        self, place: str, written: Mapping[str, Field], within: _Within
+    ) -> Iterator[Resource]:
+        """Yield what is in a deployment that has its template in it."""
+        at, properties = written.get("properties", (json_text.step(place, "properties"), None))
+        template = _part(properties, "template")
+        if not isinstance(template, dict):
+            self._reader.problem(
+                at, "has no template in it. Convert the file that it links to, by itself."
+            )
+            return
+        at = json_text.step(at, "template")
+        options = _part(properties, "expressionEvaluationOptions")
+        if str(_part(options, "scope")).lower() != "inner":
+            inside = replace(within, types=(), names=(), depth=within.depth + 1)
+            yield from self._all(
+                json_text.step(at, "resources"), _part(template, "resources"), inside
+            )
+            return
+        given = {
+            name: value
+            for name, value in within.evaluation.given.items()
+            if name.partition(".")[0] in OF_AZURE
+        }
+        parameters = _part(properties, "parameters")
+        for name, each in (parameters if isinstance(parameters, dict) else {}).items():
+            try:
+                given[name.lower()] = within.evaluation.value(_part(each, "value"))
+            except TemplateError as error:
+                where = json_text.step(json_text.step(at, "parameters"), name)
+                self._reader.problem(where, error.sentence)
+        yield from self.resources(at, template, given, within.depth + 1)
+
+
+def _written(place: str, value: Mapping[str, Any]) -> dict[str, Field]:
+    """Return the fields of a resource by their names in lower case."""
+    return {name.lower(): (json_text.step(place, name), each) for name, each in value.items()}
+
+
+def _part(value: Any, name: str) -> Any:
+    """Return a member of an object, whose name has any case; None: there is none."""
+    if not isinstance(value, dict):
+        return None
+    lower = name.lower()
+    return next((each for key, each in value.items() if key.lower() == lower), None)
+
+
+def _below(place: str, error: TemplateError) -> str:
+    for each in error.steps:
+        place = f"{place}[{each}]" if isinstance(each, int) else json_text.step(place, each)
+    return place
