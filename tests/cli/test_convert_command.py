@@ -64,7 +64,8 @@ def test_a_file_that_cannot_be_read_is_one_sentence(capsys: Capture, tmp_path: P
         "does not exist: check its path on the host."
     )
     assert missing == (
-        f"bendybus: {tmp_path}/x.json: no such file or directory. Check the path of Config.json."
+        f"bendybus: {tmp_path}/x.json: no such file or directory. Check the path of the file to "
+        "convert."
     )
 
 
@@ -99,3 +100,75 @@ def test_the_file_itself_is_not_overwritten(capsys: Capture, tmp_path: Path) -> 
     assert codes == [2, 2]
     assert "is the file to convert. Choose another." in capsys.readouterr().err
     assert config.read_bytes() == EXAMPLE.read_bytes()
+
+
+TEMPLATE = {
+    "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
+    "contentVersion": "1.0.0.0",
+    "parameters": {"name": {"type": "string"}, "count": {"type": "int", "defaultValue": 3}},
+    "resources": [
+        {
+            "type": "Microsoft.ServiceBus/namespaces",
+            "name": "[parameters('name')]",
+            "location": "[resourceGroup().location]",
+            "sku": {"name": "Standard"},
+        },
+        {
+            "type": "Microsoft.ServiceBus/namespaces/queues",
+            "name": "[concat(parameters('name'), '/orders')]",
+            "properties": {"maxDeliveryCount": "[parameters('count')]"},
+        },
+    ],
+}
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    file = tmp_path / "bus.json"
+    file.write_text(json.dumps(TEMPLATE), encoding="utf-8")
+    return file
+
+
+@pytest.mark.requirement("R655")
+def test_a_template_is_recognised_and_its_values_are_given(
+    capsys: Capture, template: Path, tmp_path: Path
+) -> None:
+    parameters = tmp_path / "parameters.json"
+    parameters.write_text('{"parameters": {"name": {"value": "x"}, "count": {"value": 7}}}')
+    arguments = ["convert", str(template), "--parameters", str(parameters), "--set", "name=shop"]
+
+    code = command.main(arguments)
+
+    said = capsys.readouterr()
+    bus, queue = yaml.safe_load_all(said.out)
+    assert code == 0
+    assert (bus["metadata"]["name"], queue["spec"]["maxDeliveryCount"]) == ("shop", 7)
+    assert "not supported: resources[0].location: has no effect here" in said.err
+
+
+@pytest.mark.requirement("R655")
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 1, "resources[0].name: needs name, which the file lacks: give it with --set"),
+        (["--set", "name"], 2, "--set: must be NAME=VALUE (got 'name')."),
+        (["--set", "name=shop", "--strict"], 1, "--strict: 1 fields were changed"),
+        (["--set", "name=shop", "--premium", "4"], 2, "--premium is for a Config.json"),
+        (["--form", "emulator"], 1, "UserConfig: is missing"),
+        (["--parameters", str(EXAMPLE)], 1, "is no file of parameters"),
+    ],
+)
+def test_what_is_wrong_with_a_template_is_said_and_nothing_is_written(
+    capsys: Capture, template: Path, arguments: list[str], code: int, words: str
+) -> None:
+    found = command.main(["convert", str(template), *arguments])
+
+    said = capsys.readouterr()
+    assert (found, said.out) == (code, "")
+    assert words in said.err
+
+
+@pytest.mark.requirement("R655")
+def test_values_are_for_templates(capsys: Capture) -> None:
+    assert command.main(["convert", str(EXAMPLE), "--set", "a=b"]) == 2
+    assert "--set and --parameters are for templates" in capsys.readouterr().err

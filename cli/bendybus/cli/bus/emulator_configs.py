@@ -35,7 +35,7 @@ def read(path: Path, *, partition_count: int = PARTITIONS_DEFAULT) -> "Conversio
     if path == STDIN:
         data, source = sys.stdin.buffer.read(), "stdin"
     else:
-        data, source = _bytes(path), str(path)
+        data, source = content(path), str(path)
     return emulator_config.parse(source, data, partition_count=partition_count)
 
 
@@ -53,7 +53,8 @@ def say_report(conversion: "Conversion") -> None:
         printing.note(remark)
 
 
-def _bytes(path: Path) -> bytes:
+def content(path: Path, name: str = "Config.json") -> bytes:
+    """Return what is in a file that users call so. Raises CliError."""
     try:
         return path.read_bytes()
     except IsADirectoryError as error:
@@ -67,4 +68,4 @@ def _bytes(path: Path) -> bytes:
         ) from error
     except OSError as error:
         reason = (error.strerror or "cannot be read").lower()
-        raise CliError(f"{path}: {reason}. Check the path of Config.json.") from error
+        raise CliError(f"{path}: {reason}. Check the path of {name}.") from error

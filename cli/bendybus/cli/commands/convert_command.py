@@ -1,4 +1,4 @@
-"""`convert`: the Config.json of the official emulator as manifests, with a report."""
+"""`convert`: files of other programs as manifests, with a report."""
 
 import json
 from dataclasses import asdict
@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 import yaml
 
-from bendybus.cli.bus import emulator_configs
-from bendybus.cli.errors import UsageError
+from bendybus.cli.bus import emulator_configs, imports
+from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
 
 
@@ -22,10 +22,32 @@ class Report(StrEnum):
 
 
 def convert(
-    file: Annotated[Path, typer.Argument(help="Config.json of the emulator, or - for stdin.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Config.json of the emulator, or a template of Azure Resource Manager in JSON, as "
+            "Bicep compiles it; - for stdin."
+        ),
+    ],
     premium: Annotated[
-        int, typer.Option(metavar="N", help="Number of partitions: 1, 2, 4, 8 or 16.")
-    ] = emulator_configs.PARTITIONS_DEFAULT,
+        int | None,
+        typer.Option(metavar="N", help="Partitions for a Config.json: 1, 2, 4, 8 or 16."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A value that the template asks for; repeat it."
+        ),
+    ] = None,
+    parameters: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Parameters of the template.")
+    ] = None,
+    form: Annotated[
+        imports.Form | None, typer.Option(help="The form of the file; recognised by default.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if anything was changed or is not supported.")
+    ] = False,
     to: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the manifests there; not on stdout.")
     ] = None,
@@ -33,11 +55,13 @@ def convert(
         Report, typer.Option(help="On stderr: text, or json: one line for each field.")
     ] = Report.TEXT,
 ) -> None:
-    """Convert a Config.json of the official emulator to manifests."""
-    emulator_configs.check_premium(premium)
+    """Convert files of other programs to manifests: Config.json, templates of Azure."""
+    if premium is not None:
+        emulator_configs.check_premium(premium)
     if to is not None and to.exists() and file.exists() and to.samefile(file):
         raise UsageError(f"--to: {to} is the file to convert. Choose another.")
-    conversion = emulator_configs.read(file, partition_count=premium)
+    given = imports.values(settings or (), parameters)
+    conversion = imports.read(file, form, given, partition_count=premium)
     # Escaped: no character of a file reaches the terminal.
     text = yaml.safe_dump_all(
         # Through JSON, since values of an enumeration are texts of a class of their own.
@@ -45,6 +69,11 @@ def convert(
         sort_keys=False,
         explicit_start=True,
     )
+    if strict and (left := conversion.differences()):
+        emulator_configs.say_report(conversion)
+        raise CliError(
+            f"--strict: {len(left)} fields were changed or are not supported. Nothing is written."
+        )
     if to is None:
         print(text, end="", flush=True)
     else:
