@@ -172,3 +172,21 @@ def test_what_is_wrong_with_a_template_is_said_and_nothing_is_written(
 def test_values_are_for_templates(capsys: Capture) -> None:
     assert command.main(["convert", str(EXAMPLE), "--set", "a=b"]) == 2
     assert "--set and --parameters are for templates" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("R656")
+def test_what_az_prints_is_read_from_a_pipe(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces/shop"
+    printed = json.dumps([{"id": f"{path}/queues/orders", "maxDeliveryCount": 4}]).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(printed)))
+
+    assert command.main(["convert", "-", "--set", "a=b"]) == 2
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(printed)))
+    assert command.main(["convert", "-"]) == 0
+
+    said = capsys.readouterr()
+    bus, queue = yaml.safe_load_all(said.out)
+    assert (bus["metadata"]["name"], queue["spec"]["maxDeliveryCount"]) == ("shop", 4)
+    assert "this file is none" in said.err

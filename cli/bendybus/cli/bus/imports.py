@@ -22,6 +22,7 @@ class Form(StrEnum):
 
     EMULATOR = "emulator"
     ARM = "arm"
+    AZ = "az"
 
 
 def read(
@@ -37,20 +38,24 @@ def read(
     of a Config.json, which has no word for that.
     """
     from bendybus.crds import emulator_config, json_text
-    from bendybus.crds.imports import arm, arm_template
+    from bendybus.crds.imports import arm, arm_template, az
 
     source, data = _input(path)
     document = json_text.parse(source, data)
-    if form is None:
-        form = Form.ARM if arm_template.is_template(document) else Form.EMULATOR
+    if form is None and arm_template.is_template(document):
+        form = Form.ARM
+    elif form is None:
+        form = Form.AZ if az.is_printed(document) else Form.EMULATOR
+    if form is not Form.EMULATOR and partition_count is not None:
+        raise UsageError(
+            "--premium is for a Config.json: this file says premiumMessagingPartitions itself."
+        )
     if form is Form.ARM:
-        if partition_count is not None:
-            raise UsageError(
-                "--premium is for a Config.json: a template says premiumMessagingPartitions itself."
-            )
         return arm.convert(source, document, given)
     if given:
-        raise UsageError("--set and --parameters are for templates, and this is a Config.json.")
+        raise UsageError("--set and --parameters are for templates, and this file is none.")
+    if form is Form.AZ:
+        return arm.of_resources(source, lambda reader: az.read(reader, document))
     count = emulator_configs.PARTITIONS_DEFAULT if partition_count is None else partition_count
     return emulator_config.convert(source, document, partition_count=count)
 

@@ -25,8 +25,8 @@ def convert(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Config.json of the emulator, or a template of Azure Resource Manager in JSON, as "
-            "Bicep compiles it; - for stdin."
+            help="Config.json of the emulator, a template of Azure Resource Manager in JSON, as "
+            "Bicep compiles it, or what az servicebus prints; - for stdin."
         ),
     ],
     premium: Annotated[
@@ -55,7 +55,7 @@ def convert(
         Report, typer.Option(help="On stderr: text, or json: one line for each field.")
     ] = Report.TEXT,
 ) -> None:
-    """Convert files of other programs to manifests: Config.json, templates of Azure."""
+    """Convert files of other programs to manifests: Config.json, templates of Azure, az."""
     if premium is not None:
         emulator_configs.check_premium(premium)
     if to is not None and to.exists() and file.exists() and to.samefile(file):

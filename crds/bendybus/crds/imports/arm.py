@@ -8,13 +8,14 @@
 What a file does not declare is as in Azure: a namespace that is only named is a Standard one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from bendybus.crds import emulator_rules, json_text
 from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError
+from bendybus.crds.field_reader import FieldReader
 from bendybus.crds.imports import arm_template
 from bendybus.crds.imports.arm_template import Resource
 from bendybus.crds.imports.importer import Form, Importer
@@ -81,7 +82,12 @@ def parse(source: str, data: bytes, given: Mapping[str, Any]) -> Conversion:
 
 def convert(source: str, document: Mapping[str, Any], given: Mapping[str, Any]) -> Conversion:
     """Return the manifests of a parsed template. Raises ManifestError with every problem."""
-    return _Converter(source).convert(document, given)
+    return of_resources(source, lambda reader: arm_template.read(reader, document, given))
+
+
+def of_resources(source: str, read: Callable[[FieldReader], list[Resource]]) -> Conversion:
+    """Return the manifests of resources that are read. Raises ManifestError with every problem."""
+    return _Converter(source).convert(read)
 
 
 class _Converter:
@@ -91,9 +97,9 @@ class _Converter:
         self._importer = Importer(source, _FORM)
         self._reader = self._importer.reader
 
-    def convert(self, document: Mapping[str, Any], given: Mapping[str, Any]) -> Conversion:
+    def convert(self, read: Callable[[FieldReader], list[Resource]]) -> Conversion:
         """Return the conversion. Raises ManifestError with every problem."""
-        found = arm_template.read(self._reader, document, given)
+        found = read(self._reader)
         if self._reader.problems:
             # What else is wrong may follow from these.
             raise ManifestError(*self._reader.problems)

@@ -1,0 +1,95 @@
+"""What `az servicebus … show` and `… list` print → resources of Service Bus. Pure.
+
+    az servicebus queue list … | bendybus convert -
+
+One object, or a list of them. Their properties are not below `properties`, and their `id` alone
+says what they are and where, so several lists can be put together as one.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bendybus.crds import json_text
+from bendybus.crds.field_reader import Field, FieldReader
+from bendybus.crds.imports.arm_template import Resource
+from bendybus.domain import durations
+
+_ID: Final = re.compile(r"/providers/microsoft\.servicebus/(namespaces/.+)", re.IGNORECASE)
+# What the service says of a resource, and nobody sets.
+_REPORTED: Final = frozenset(
+    (
+        *(
+            "id",
+            "name",
+            "type",
+            "resourcegroup",
+            "createdat",
+            "updatedat",
+            "accessedat",
+            "location",
+        ),
+        *("countdetails", "messagecount", "sizeinbytes", "subscriptioncount", "systemdata"),
+        *("provisioningstate", "servicebusendpoint", "metricid", "etag", "identity", "tags"),
+    )
+)
+_OF_NAMESPACE: Final = frozenset(("status", "sku"))
+# As older versions print a time: 0:01:00, or 14 days, 0:00:00.
+_SPAN: Final = re.compile(r"(?:(\d{1,8}) days?, )?(\d{1,2}):(\d{2}):(\d{2})(\.\d{1,7})?")
+
+
+def is_printed(document: Any) -> bool:
+    """Whether a document is what the command prints."""
+    entries = document if isinstance(document, list) else [document]
+    return bool(entries) and all(
+        isinstance(each, dict) and _ID.search(str(each.get("id", ""))) for each in entries
+    )
+
+
+def read(reader: FieldReader, document: Any) -> list[Resource]:
+    """Return the resources. What is wrong is a problem of the reader."""
+    if not isinstance(document, list):
+        return [each for each in (_resource(reader, "", document),) if each is not None]
+    made = (_resource(reader, f"[{at}]", each) for at, each in enumerate(document))
+    return [each for each in made if each is not None]
+
+
+def _resource(reader: FieldReader, place: str, value: Any) -> Resource | None:
+    found = _ID.search(str(value.get("id", ""))) if isinstance(value, dict) else None
+    if found is None:
+        reader.problem(json_text.step(place, "id"), "names no resource of Service Bus.")
+        return None
+    segments = found[1].strip("/").split("/")
+    types = tuple(each.lower() for each in segments[::2])
+    names = tuple(each.replace("~", "/") for each in segments[1::2])
+    if len(types) != len(names):
+        reader.problem(json_text.step(place, "id"), "has no name for its last part.")
+        return None
+    reader.taken(json_text.step(place, "id"))
+    return Resource(types, names, place or "resource", _fields(reader, place, types, value))
+
+
+def _fields(
+    reader: FieldReader, place: str, types: tuple[str, ...], value: Mapping[str, Any]
+) -> dict[str, Field]:
+    properties: dict[str, Any] = {}
+    made: dict[str, Field] = {}
+    for name, each in value.items():
+        at = json_text.step(place, name)
+        if len(types) == 1 and name.lower() == "sku":
+            made["sku"] = at, each
+        elif name.lower() in _REPORTED or (len(types) == 1 and name.lower() in _OF_NAMESPACE):
+            reader.taken(at, "is what the service reports.")
+        else:
+            properties[name] = _duration(each) if isinstance(each, str) else each
+    made["properties"] = place, properties
+    return made
+
+
+def _duration(text: str) -> str:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        return text
+    days, hours, minutes, seconds = (int(each or 0) for each in found.groups()[:4])
+    whole_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return durations.render(durations.bounded(round((whole_s + float(found[5] or 0)) * 1_000)))
