@@ -1,4 +1,4 @@
-"""What a run is held against."""
+"""Marks: the limits for figures of a run."""
 
 import pytest
 

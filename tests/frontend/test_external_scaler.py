@@ -28,7 +28,7 @@ class Silent:
         return "ipv4:127.0.0.1:1"
 
     async def read(self) -> Any:
-        """Wait for ever."""
+        """Never return."""
         await asyncio.Event().wait()
 
     async def abort_with_status(self, status: Any) -> None:

@@ -61,7 +61,7 @@ class Conversion:
         )
 
     def differences(self) -> list[Finding]:
-        """Return what became of the fields that do not mean the same here."""
+        """Return the findings of fields that were changed or are not supported."""
         return [
             each
             for each in self.findings

@@ -54,7 +54,7 @@ def say_report(conversion: "Conversion") -> None:
 
 
 def content(path: Path, name: str = "Config.json") -> bytes:
-    """Return what is in a file that users call so. Raises CliError."""
+    """Return the bytes of a file; `name` is for its error. Raises CliError."""
     try:
         return path.read_bytes()
     except IsADirectoryError as error:

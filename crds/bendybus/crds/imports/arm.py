@@ -5,7 +5,7 @@
     …/topics/subscriptions            → Subscription, with the rules below it
     …/authorizationRules              → a shared access policy: of all, or on a queue
 
-What a file does not declare is as in Azure: a namespace that is only named is a Standard one.
+Azure's defaults hold for settings that a file lacks; a namespace that is only named is Standard.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ _IDLE: Final[Mapping[str, str]] = MappingProxyType(
 _FORM: Final = Form(
     "name", "properties", _IDLE, MappingProxyType({}), texts=True, partitioning=True
 )
-# Of namespaces.
+# Reasons for properties of a namespace that have no effect.
 _NETWORK: Final = "has no effect: the network of the cluster decides who may connect."
 _OF_NAMESPACES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -101,7 +101,7 @@ class _Converter:
         """Return the conversion. Raises ManifestError with every problem."""
         found = read(self._reader)
         if self._reader.problems:
-            # What else is wrong may follow from these.
+            # Further problems may follow from these.
             raise ManifestError(*self._reader.problems)
         names = {each.names[0].lower(): each.names[0] for each in found if each.types}
         if not names:

@@ -19,7 +19,7 @@ from bendybus.crds.imports import arm_expressions, arm_functions
 from bendybus.crds.imports.arm_expressions import Call, Expression, Literal, Member, TemplateError
 from bendybus.crds.imports.arm_functions import truth, whole
 
-# Of one file; the largest that people have take some ten thousand.
+# The bound for one file; the largest of the corpus need about ten thousand.
 STEPS_MAX: Final = 2_000_000
 _DEPTH_MAX: Final = 60
 # Their results are Azure's own.
@@ -49,7 +49,7 @@ class Copied:
 
 
 class Budget:
-    """What the evaluation of one file may take."""
+    """The steps that are left for the evaluation of one file."""
 
     def __init__(self, steps: int = STEPS_MAX) -> None:
         self.left = steps
@@ -72,7 +72,7 @@ class _Lambda:
 
 @dataclass(slots=True)
 class Evaluation:
-    """What expressions of a template refer to; all names in lower case.
+    """The values to which expressions of a template refer; all names are in lower case.
 
     `given`: values from outside, of parameters and of Azure's own functions, such as
     `resourcegroup.location`. `parameters`: definitions. `variables`: as they are written.
@@ -85,7 +85,7 @@ class Evaluation:
     # By the name of the copy, the index in it; the one that is being made is the last.
     copies: dict[str, int] = field(default_factory=dict)
     _known: dict[tuple[str, str], Any] = field(default_factory=dict)
-    # What is being evaluated: a value that needs itself.
+    # The values that are being evaluated, by which one that needs itself is found.
     _under_way: list[tuple[str, str]] = field(default_factory=list)
 
     @contextmanager

@@ -1,7 +1,7 @@
 """The functions of expressions in templates of Azure Resource Manager: arguments → result. Pure.
 
-Those are here whose result follows from the template alone. What only Azure knows is asked for by
-name; see `arm_evaluation`. Names and keys are compared without case, as Azure does it.
+These functions need only their arguments. `arm_evaluation` has the others, and asks for results
+that only Azure knows. Names and keys are compared without case, as in Azure.
 
 Source: "ARM template functions".
 """
@@ -16,7 +16,7 @@ from bendybus.crds.imports.arm_expressions import TemplateError
 _MANY: Final = 1_000
 _RANGE_MAX: Final = 10_000
 _PAD_MAX: Final = 10_000
-# Of whole numbers, as in Azure.
+# The largest whole number, as in Azure.
 _WHOLE_MAX: Final = 2**63 - 1
 _PLACE: Final = re.compile(r"\{\{|\}\}|\{(\d{1,3})(?::[^{}]*)?\}")
 
@@ -100,7 +100,7 @@ def truth(value: Any) -> bool:
 
 
 def whole(value: Any) -> int:
-    """Return a whole number, also of a text. Raises TemplateError."""
+    """Return a whole number, which may be written as a text. Raises TemplateError."""
     text_of_one = isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,19}\s*", value)
     if text_of_one or (isinstance(value, float) and value.is_integer()):
         value = int(value)

@@ -78,8 +78,8 @@ def read(
 ) -> list[Resource]:
     """Return the resources of Service Bus in a template, in its order.
 
-    `given`: values for parameters, and for what only Azure knows, by name. What is wrong is a
-    problem of the reader; other resources, and fields without effect, are findings.
+    `given`: values by name, for parameters and for functions of Azure. Errors become problems of
+    the reader; other resources, and fields without effect, become findings.
     """
     return _Template(reader).resources("", document, given)
 
@@ -309,7 +309,7 @@ def _written(place: str, value: Mapping[str, Any]) -> dict[str, Field]:
 
 
 def _part(value: Any, name: str) -> Any:
-    """Return a member of an object, whose name has any case; None: there is none."""
+    """Return a member of an object by its name in any case, or None."""
     if not isinstance(value, dict):
         return None
     lower = name.lower()

@@ -16,7 +16,7 @@ from bendybus.crds.imports.arm_template import Resource
 from bendybus.domain import durations
 
 _ID: Final = re.compile(r"/providers/microsoft\.servicebus/(namespaces/.+)", re.IGNORECASE)
-# What the service says of a resource, and nobody sets.
+# Fields that the service reports and that nobody sets.
 _REPORTED: Final = frozenset(
     (
         *(
@@ -47,7 +47,7 @@ def is_printed(document: Any) -> bool:
 
 
 def read(reader: FieldReader, document: Any) -> list[Resource]:
-    """Return the resources. What is wrong is a problem of the reader."""
+    """Return the resources. Errors become problems of the reader."""
     if not isinstance(document, list):
         return [each for each in (_resource(reader, "", document),) if each is not None]
     made = (_resource(reader, f"[{at}]", each) for at, each in enumerate(document))

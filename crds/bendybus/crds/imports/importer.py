@@ -1,7 +1,7 @@
 """Entities of other programs' files → manifests of a bus. Pure.
 
 A reader of one form of file walks it, and names what it finds to an `Importer`: the namespace, its
-entities, and the fields of each with their places. What all forms have in common is here: names,
+entities, and the fields of each with their places. This module does the rest for all forms: names,
 values, bounds, defaults, and the check of the bus as a whole. Settings are those of the domain's
 table, by the names that Azure's resources have; case does not count.
 """
@@ -35,7 +35,7 @@ _OBJECT_NAME_CHARS_MAX: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What differs between the programs that write such files.
+    """The differences between the programs that write such files.
 
     `name`, `properties`: the fields of an entity, as errors name them. `idle`: settings that have
     no effect here, and why not. `defaults`: what the program takes where a setting is absent, and
@@ -59,7 +59,7 @@ class Importer:
         self.manifests: dict[str, dict[str, Any]] = {}
         self.tier = Tier.STANDARD
         self.partition_count = limits.STANDARD_PARTITION_COUNT
-        # Of the BusNamespace.
+        # The name of the BusNamespace.
         self.bus = ""
         self._form = form
         self._source = source
@@ -94,7 +94,7 @@ class Importer:
         self.manifests[path] = manifest(KINDS[kind], found, spec)
 
     def conversion(self) -> Conversion:
-        """Return what was made. Raises ManifestError with every problem."""
+        """Return the manifests and the report. Raises ManifestError with every problem."""
         bundle = self._bundle()
         if self.reader.problems or bundle is None:
             raise ManifestError(*sorted(self.reader.problems, key=_place))
@@ -226,8 +226,8 @@ class Importer:
         except ManifestError as error:
             self._add(error.problems)
             return None
-        # A file without Rules means the default rule, also where an earlier one had some.
-        # What clients made before it named them does not keep the bus from starting.
+        # A file without Rules means the default rule, even where an earlier file had some.
+        # Entities that clients made before do not keep the bus from starting.
         bundle = replace(bundle, default_rules=True, takes_over=True)
         for wish in bundle.entities:
             try:
@@ -280,7 +280,7 @@ def manifest(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def object_name(name: str) -> str:
-    """Return the nearest name that an object of Kubernetes can have; "": there is none."""
+    """Return the nearest name that an object of Kubernetes can have, or ""."""
     text = re.sub(r"[^a-z0-9.-]", "-", name.lower())[:_OBJECT_NAME_CHARS_MAX]
     return text.strip("-.")
 

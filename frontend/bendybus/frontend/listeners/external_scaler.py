@@ -34,7 +34,7 @@ from bendybus.wire.streams import Drain
 _SERVICE: Final = "/externalscaler.ExternalScaler/"
 # A trigger has a few hundred bytes.
 TRIGGER_BYTES_MAX: Final = 16 * limits.KB
-# What is kept of a trigger while its figures are asked for, or its stream is open.
+# Bounds of the texts that a call keeps while it waits for figures, or while its stream is open.
 _CONNECTION_CHARS_MAX: Final = 4_096
 _METRIC_CHARS_MAX: Final = 100
 # How long a call waits for a place among those whose key is not verified yet.
@@ -139,7 +139,7 @@ def _too_many() -> BusError:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is kept of a request: its message may take a hundred times its bytes."""
+    """The part of a request that is kept: its message may take a hundred times its bytes."""
 
     trigger: Trigger
     connection: str

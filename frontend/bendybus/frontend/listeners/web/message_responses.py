@@ -42,7 +42,7 @@ _INT_MAX: Final = 2**31 - 1
 _HEADERS_MAX: Final = 64
 # Properties, and values that become JSON, of which a response is made at once.
 _QUICK_BYTES: Final = 8 * limits.KB
-# What must be decoded of a message: a value takes a hundred times its bytes until it is JSON.
+# The part of a message that is decoded: a value takes a hundred times its bytes until it is JSON.
 DECODED_BYTES_MAX: Final = 256 * limits.KB
 # Sections of data that are joined without decoding them, and fields beside them.
 _PIECES_MAX: Final = 5_000
@@ -176,7 +176,7 @@ def response(
 
 
 def _decoded(made_of: Parts) -> message_pb2.Message:
-    """Return what must be decoded of a message; what cannot be is its body, if it needs one."""
+    """Return the decoded part of a message; if that fails, its bytes are the body."""
     try:
         return message_pb2.Message.FromString(made_of.encoded)
     except DecodeError:
