@@ -146,6 +146,17 @@ def test_the_place_of_what_is_wrong_in_a_value_is_known() -> None:
     assert wrong.value.steps == ["a", 1, "b"]
 
 
+def test_a_deep_value_ends() -> None:
+    deep: Any = 1
+    for _ in range(5_000):
+        deep = {"a": [deep]}
+
+    with pytest.raises(TemplateError, match="nested more than 60 deep") as wrong:
+        evaluation().value(deep)
+    assert len(wrong.value.steps) == 60
+    assert evaluation().value({"a": "[parameters('prefix')]"}) == {"a": "shop"}
+
+
 @pytest.mark.parametrize(
     "make",
     [

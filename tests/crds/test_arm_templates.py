@@ -284,6 +284,21 @@ def test_deep_and_many_resources_end() -> None:
     assert any("more than 20000 resources" in each for each in problems(template(NAMESPACE, *many)))
 
 
+def test_copies_with_the_same_problem_are_not_all_listed() -> None:
+    wrong = resource(
+        "namespaces/queues",
+        "[concat('shop/', copyIndex())]",
+        copy={"name": "c", "count": 1_000},
+        properties={"maxDeliveryCount": f"[json('{'9' * 4_000}')]"},
+    )
+
+    found = problems(template(NAMESPACE, wrong))
+
+    assert len(found) == 101
+    assert found[0].endswith("properties.maxDeliveryCount: must be a number of 64 bits.")
+    assert found[-1] == "bus.json: has 900 more problems."
+
+
 def test_a_template_is_recognised() -> None:
     assert arm_template.is_template(template())
     assert not arm_template.is_template({"UserConfig": {}})

@@ -18,7 +18,7 @@ from bendybus.crds.errors import ManifestError
 from bendybus.crds.field_reader import FieldReader
 from bendybus.crds.imports import arm_template
 from bendybus.crds.imports.arm_template import Resource
-from bendybus.crds.imports.importer import Form, Importer
+from bendybus.crds.imports.importer import Form, Importer, first
 from bendybus.domain import limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
@@ -102,7 +102,7 @@ class _Converter:
         found = read(self._reader)
         if self._reader.problems:
             # Further problems may follow from these.
-            raise ManifestError(*self._reader.problems)
+            raise ManifestError(*first(self._reader.problems))
         names = {each.names[0].lower(): each.names[0] for each in found if each.types}
         if not names:
             self._reader.problem("resources", "has no resource of Service Bus.")
@@ -113,7 +113,7 @@ class _Converter:
                 "file for each.",
             )
         if self._reader.problems:
-            raise ManifestError(*self._reader.problems)
+            raise ManifestError(*first(self._reader.problems))
         [name] = names.values()
         self._namespace(name, found)
         self._entities(found)
@@ -223,8 +223,8 @@ class _Converter:
                 each.types[-1] != _POLICIES
             ):
                 self._reader.not_supported(each.place, "is not known here.")
-        for [first, *_] in rules.values():
-            self._reader.problem(first.place, "is a rule of a subscription that the file lacks.")
+        for [rule, *_] in rules.values():
+            self._reader.problem(rule.place, "is a rule of a subscription that the file lacks.")
 
     def _rules(self, found: Sequence[Resource], *, partitioned: bool) -> list[dict[str, Any]]:
         names: dict[str, str] = {}

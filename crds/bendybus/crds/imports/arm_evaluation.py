@@ -87,6 +87,8 @@ class Evaluation:
     _known: dict[tuple[str, str], Any] = field(default_factory=dict)
     # The values that are being evaluated, by which one that needs itself is found.
     _under_way: list[tuple[str, str]] = field(default_factory=list)
+    # The number of objects and lists around the value.
+    _depth: int = 0
 
     @contextmanager
     def copying(self, name: str, index: int) -> Iterator[None]:
@@ -122,11 +124,16 @@ class Evaluation:
         return written
 
     def _part(self, step: str | int, written: Any) -> Any:
+        if self._depth >= _DEPTH_MAX:
+            raise TemplateError(f"is nested more than {_DEPTH_MAX} deep.")
+        self._depth += 1
         try:
             return self.value(written)
         except TemplateError as error:
             error.steps.insert(0, step)
             raise
+        finally:
+            self._depth -= 1
 
     def _copies(self, step: str, copies: Any) -> dict[str, Any]:
         """Return the members of an object that are made as often as their count says."""

@@ -30,7 +30,19 @@ _CALENDAR: Final = re.compile(r"P(?!$)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(T.+)?\Z"
 _YEAR_DAYS: Final = 365
 _MONTH_DAYS: Final = 30
 _WEEKS: Final = re.compile(r"P(\d{1,7})W\Z", re.ASCII)
+# The number of problems that are shown of one file.
+PROBLEMS_MAX: Final = 100
+_WHOLE_MAX: Final = 2**63 - 1
 _OBJECT_NAME_CHARS_MAX: Final = 253
+
+
+def first(problems: list[Problem]) -> list[Problem]:
+    """Return the problems that are worth reading: copies have the same again and again."""
+    more = len(problems) - PROBLEMS_MAX
+    if more <= 0:
+        return problems
+    last = Problem(problems[0].source, "", "", f"has {more} more problems.")
+    return [*problems[:PROBLEMS_MAX], last]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,7 @@ class Importer:
         """Return the manifests and the report. Raises ManifestError with every problem."""
         bundle = self._bundle()
         if self.reader.problems or bundle is None:
-            raise ManifestError(*sorted(self.reader.problems, key=_place))
+            raise ManifestError(*first(sorted(self.reader.problems, key=_place)))
         documents: tuple[conversion.Document, ...] = tuple(self.manifests.values())
         return Conversion(self._source, documents, bundle, tuple(self.reader.findings))
 
@@ -176,6 +188,9 @@ class Importer:
     def _typed(self, field: Field, wanted: type, words: str) -> Any:
         if self._form.texts and isinstance(field[1], str):
             field = field[0], _UNQUOTED[wanted](field[1])
+        if type(field[1]) is int and abs(field[1]) > _WHOLE_MAX:
+            self.reader.problem(field[0], "must be a number of 64 bits.")
+            return None
         # True is an integer in Python.
         if type(field[1]) is not wanted:
             self.reader.wrong(field[0], words, field[1])
