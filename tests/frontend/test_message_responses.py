@@ -247,6 +247,11 @@ def test_the_body_of_a_later_format_is_what_it_is() -> None:
     assert answered(made)[2] == b"head" + b"body" * LARGE
 
 
+@given(st.text(max_size=9), st.text(max_size=9) | st.integers() | st.none())
+def test_the_size_of_a_property_is_that_of_its_json(name: str, value: Any) -> None:
+    assert message_responses._size(name, value) == len(json.dumps({name: value}))
+
+
 def test_a_session_with_an_empty_name_is_one() -> None:
     _, broker, _ = answered(delivered(session_ids=""))
 

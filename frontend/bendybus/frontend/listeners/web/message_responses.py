@@ -12,6 +12,7 @@ header.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -57,6 +58,8 @@ _AS_IT_IS: Final = (
 # The length of the names under OmittedProperties.
 _OMITTED_CHARS_MAX: Final = 1_000
 _OMITTED: Final = "OmittedProperties"
+# Texts that JSON has as they are.
+_PLAIN: Final = re.compile(r"[ !#-\[\]-~]*")
 _CONTENT_TYPE: Final = "ContentType"
 
 
@@ -73,7 +76,7 @@ class _Header:
         """Add a value, to `target` if it is given; or the name alone, if there is no room."""
         # Escaped it may be longer, but not shorter.
         size = len(value) if isinstance(value, str) else 0
-        if size < self._left and (size := len(json.dumps({name: value}))) < self._left:
+        if size < self._left and (size := _size(name, value)) < self._left:
             (self.found if target is None else target)[name] = value
             self._left -= size
         else:
@@ -147,6 +150,13 @@ def _plain(raw: bytes) -> tuple[bytes | None, bytes]:
     except expansion.TooLarge:
         return None, raw
     return b"".join(data), b"".join(rest)
+
+
+def _size(name: str, value: Any) -> int:
+    """Return the length of a member in JSON; that of a plain text needs no encoding."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and _PLAIN.fullmatch(name):
+        return len(name) + len(value) + 8
+    return len(json.dumps({name: value}))
 
 
 def response(

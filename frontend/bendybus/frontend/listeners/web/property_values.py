@@ -13,6 +13,7 @@ import json
 import re
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from bendybus.amqp.values import Char, Timestamp
@@ -135,7 +136,13 @@ def date(time_ms: int) -> str:
     """Return the RFC 1123 date of a time in ms since 1970, without its fraction of a second."""
     if not _TIME_MS_MIN <= time_ms <= bounds.TIME_MS_MAX:
         return str(int(time_ms))
-    return format_datetime(datetime.fromtimestamp(time_ms / 1_000, UTC), usegmt=True)
+    return _of_second(int(time_ms) // 1_000)
+
+
+# Messages that come together have the same few.
+@lru_cache(maxsize=256)
+def _of_second(time_s: int) -> str:
+    return format_datetime(datetime.fromtimestamp(time_s, UTC), usegmt=True)
 
 
 def _date_ms(text: str) -> int | None:
