@@ -45,9 +45,12 @@ async def opened(channel: grpc.aio.Channel, stream: str, *said: tuple[str, str])
     """Open a stream and half-close it; return how it ended: its initial metadata, or why not."""
     stub: Any = partition_pb2_grpc.PartitionServiceStub(channel)
     call = getattr(stub, stream)(metadata=said)
-    await call.done_writing()
+    # STRICTLY BEFORE it ends: gRPC has none for a call whose end it reads first.
+    found = tuple(await call.initial_metadata())
+    if not call.done():
+        await call.done_writing()
     if await call.code() is grpc.StatusCode.OK:
-        return tuple(await call.initial_metadata())
+        return found
     return await call.details()
 
 

@@ -11,6 +11,9 @@ SPARK: Final = "needs Java and Spark: `make test-spark` runs its jobs, and the t
 SDKS: Final = "needs Node, Java or Go: tests/sdks/test_pages.py runs its program"
 JMS: Final = "needs Java, Qpid JMS and port 5671, which no test has"
 DOCKER: Final = "needs Docker: tests/integration/test_emulator.py runs its services as processes"
+AZURE: Final = (
+    "needs files and `az` of Azure: tests/cli/test_convert_command.py converts such files"
+)
 # By page, or by page and heading.
 PARSED: Final[dict[str, str | dict[str, str]]] = {
     "README.md": {"Data pipelines": SPARK, "On Kubernetes": CLUSTER},
@@ -26,6 +29,7 @@ PARSED: Final[dict[str, str | dict[str, str]]] = {
     "docs/how-to/troubleshoot-on-kubernetes.md": CLUSTER,
     "docs/how-to/upgrade.md": CLUSTER,
     "docs/how-to/use-a-bus-on-a-cluster.md": CLUSTER,
+    "docs/how-to/use-templates.md": AZURE,
     "docs/how-to/use-the-azure-sdk-for-dotnet.md": SDKS,
     "docs/how-to/use-the-azure-sdk-for-go.md": SDKS,
     "docs/how-to/use-the-azure-sdk-for-java.md": SDKS,
