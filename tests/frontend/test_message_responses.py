@@ -219,6 +219,7 @@ def test_what_would_take_much_memory_to_decode_is_refused(message: message_pb2.M
 
 
 def test_properties_of_a_dead_letter_count_too() -> None:
+    assert not message_responses.parts(delivered(changed_properties=bytes(10_000))).is_small
     made = delivered(changed_properties=bytes(message_responses.DECODED_BYTES_MAX + 1))
 
     with pytest.raises(InvalidOperation):

@@ -30,7 +30,7 @@ PAUSE_S_MAX: Final = 2.0
 REPEAT_S: Final = 30.0
 # Of a repeat, these say nothing of the try before.
 _NOTHING_NEW: Final = (OutcomeUnknown, PartitionUnavailable, ServerBusy)
-# These say no more than the first did.
+# A partition that stopped after the first try says these of what it settled, too.
 _LOST: Final = (MessageLockLost, SessionLockLost)
 
 Answer = Callable[[SettleOutcome], None]

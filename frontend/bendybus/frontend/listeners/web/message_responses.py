@@ -96,15 +96,19 @@ class _Header:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A message in two: a body that needs no decoding, None if it does; and all that does."""
+    """A message in two: a body that needs no decoding, None if it does; and all that does.
+
+    `decoded_bytes`: the size of the second, with the properties that receivers changed.
+    """
 
     body: bytes | None
     encoded: bytes
+    decoded_bytes: int = 0
 
     @property
     def is_small(self) -> bool:
         """Whether the response is made in no time."""
-        return len(self.encoded) <= _QUICK_BYTES
+        return self.decoded_bytes <= _QUICK_BYTES
 
 
 def parts(batch: columns.DeliveredBatch) -> Parts:
@@ -124,7 +128,7 @@ def parts(batch: columns.DeliveredBatch) -> Parts:
             f"{size_bytes} bytes that would become JSON, more than {DECODED_BYTES_MAX}. Receive it "
             "over AMQP, or with a client library."
         )
-    return Parts(body, head + rest)
+    return Parts(body, head + rest, size_bytes)
 
 
 def _plain(raw: bytes) -> tuple[bytes | None, bytes]:
