@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from bendybus.crds.errors import ManifestError
+from bendybus.crds.forms import Form
 from bendybus.crds.imports import arm, az
+from bendybus.crds.imports.asked import Asked
 
 pytestmark = pytest.mark.requirement("R656")
 IDS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces"
@@ -27,7 +29,7 @@ def printed(path: str, **parts: Any) -> dict[str, Any]:
 
 def converted(document: Any) -> dict[str, Any]:
     """Return the specs of the manifests by kind and name."""
-    found = arm.of_resources("stdin", lambda reader: az.read(reader, document))
+    found = arm.of_resources("stdin", Form.AZ, Asked(), lambda reader: az.read(reader, document))
     # As it is read from a pipe.
     assert json.loads(json.dumps(document)) == document
     return {

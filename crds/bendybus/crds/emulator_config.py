@@ -24,7 +24,8 @@ from bendybus.crds.bundle import Bundle, NamespaceSettings
 from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.field_reader import Field
-from bendybus.crds.imports.importer import Form, Importer
+from bendybus.crds.forms import Form
+from bendybus.crds.imports.importer import Conventions, Importer
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
 
@@ -40,16 +41,7 @@ _IDLE: Final[Mapping[str, str]] = MappingProxyType(
 )
 _SCHEMA: Final = MappingProxyType({"$schema": "names a schema, for editors."})
 _LOGGING: Final = "has no effect: logs are files in the data folder; bendybus logs shows them."
-# What the emulator takes where a field is absent, and Azure does not.
-_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "default_message_time_to_live_ms": "messages do not expire, as in Azure; the emulator "
-        "has PT1H.",
-        "duplicate_detection_history_time_window_ms": "PT10M, as in Azure; the emulator has PT20S.",
-        "max_delivery_count": "10, as in Azure; the emulator has 3.",
-    }
-)
-_FORM: Final = Form("Name", "Properties", _IDLE, _DEFAULTS)
+_CONVENTIONS: Final = Conventions(Form.EMULATOR, "Name", "Properties", _IDLE, as_azure=True)
 
 
 def parse(source: str, data: bytes, *, partition_count: int = 1) -> Conversion:
@@ -74,7 +66,7 @@ class _Converter:
     """One conversion."""
 
     def __init__(self, source: str, partition_count: int) -> None:
-        self._importer = Importer(source, _FORM)
+        self._importer = Importer(source, _CONVENTIONS)
         self._importer.tier, self._importer.partition_count = Tier.PREMIUM, partition_count
         self._importer.bus = NAMESPACE
         self._reader = self._importer.reader

@@ -5,7 +5,8 @@ the programs that write such files are not exact; null is the same as absent.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from bendybus.crds import field_errors, json_text, suggestions
@@ -18,6 +19,9 @@ TRUE_OR_FALSE: Final = "true or false"
 WHOLE_NUMBER: Final = "a whole number"
 # What values of a type look like where they are written in quotes.
 _UNQUOTED: Final = {TRUE_OR_FALSE: "true|false", WHOLE_NUMBER: "-?[0-9]+"}
+_NOTHING_USUAL: Final[Mapping[str, Sequence[Any]]] = MappingProxyType({})
+# A value is moved when a reader rearranges it, and when it is made a rule.
+_MOVES_MAX: Final = 4
 _NULL: Final = "null is the same as absent."
 
 
@@ -30,33 +34,53 @@ class FieldReader:
         self.problems: list[Problem] = []
         # Paths of what should be an object and is not: nothing is missing there.
         self._wrong: set[str] = set()
+        # Where a value is in the file, by the path that a reader gave it when it was rearranged.
+        self.written: dict[str, str] = {}
 
     def taken(self, path: str, detail: str = "") -> None:
         """Note that a field means the same here."""
-        self.findings.append(Finding(path, Outcome.TAKEN, detail))
+        self.findings.append(Finding(self._place(path), Outcome.TAKEN, detail))
 
     def changed(self, path: str, detail: str) -> None:
         """Note that a field has another value here."""
-        self.findings.append(Finding(path, Outcome.CHANGED, detail))
+        self.findings.append(Finding(self._place(path), Outcome.CHANGED, detail))
 
     def not_supported(self, path: str, detail: str) -> None:
         """Note that a field, with all below it, has no effect here."""
-        self.findings.append(Finding(path, Outcome.NOT_SUPPORTED, detail))
+        self.findings.append(Finding(self._place(path), Outcome.NOT_SUPPORTED, detail))
 
     def default(self, path: str, detail: str) -> None:
         """Note that a field is absent, and that the other program has another default."""
-        self.findings.append(Finding(path, Outcome.DEFAULT, detail))
+        self.findings.append(Finding(self._place(path), Outcome.DEFAULT, detail))
 
     def problem(self, path: str, sentence: str) -> None:
         """Note that a field is wrong: no manifests can be made."""
-        self.problems.append(Problem(self.source, "", path, sentence))
+        self.problems.append(Problem(self.source, "", self._place(path), sentence))
+
+    def _place(self, path: str) -> str:
+        """Return where a path is in the file: below the nearest value above it that was moved."""
+        for _ in range(_MOVES_MAX):
+            head = path if self.written else ""
+            while head and head not in self.written:
+                head = head[: max(head.rfind("."), head.rfind("["), 0)]
+            if not head:
+                return path
+            path = (self.written[head] + path[len(head) :]).lstrip(".")
+        return path
 
     def fields(
-        self, path: str, value: Any, known: Iterable[str], *, idle: Mapping[str, str]
+        self,
+        path: str,
+        value: Any,
+        known: Iterable[str],
+        *,
+        idle: Mapping[str, str],
+        usual: Mapping[str, Sequence[Any]] = _NOTHING_USUAL,
     ) -> dict[str, Field]:
         """Return the known fields of an object that are set, by their own names.
 
-        `idle`: fields that have no effect here, and why not.
+        `idle`: fields that have no effect here, and why not. `usual`: values of such fields that
+        mean what is so here anyway, beside false.
         """
         if not isinstance(value, dict):
             self.wrong(path, "an object, { … }", value)
@@ -74,6 +98,8 @@ class FieldReader:
                 self.not_supported(at, f"is not a known field.{hint}")
             elif name in found:
                 self.problem(at, f"is the same field as {found[name][0]}. Remove one of them.")
+            elif name in idle and given in (False, "false", *usual.get(name, ())):
+                self.taken(at, "means nothing else here.")
             elif name in idle:
                 self.not_supported(at, idle[name])
             elif given is None:

@@ -6,17 +6,16 @@ raised, so that a file is not corrected error by error.
 
 import types
 import typing
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from bendybus.crds import field_errors, suggestions
+from bendybus.crds import field_errors, suggestions, yaml_text
 from bendybus.crds.entity_manifest import EntityManifest, Queue, Subscription, Topic
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.manifest import API_VERSION
@@ -51,25 +50,6 @@ class Loaded:
         return Problem(self.source, self.subject, field, sentence)
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that is written twice: YAML would silently keep the last."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if isinstance(key, Hashable) and key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} is there twice", key_node.start_mark
-            )
-        seen.add(key)
-    return loader.construct_mapping(node, deep=True)
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
 def load(paths: Iterable[Path]) -> list[Loaded]:
     """Return all manifests of files and of the YAML files in directories, in order.
 
@@ -101,23 +81,13 @@ def _files(path: Path, problems: list[Problem]) -> list[Path]:
 
 def _documents(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
     try:
-        text = file.read_text(encoding="utf-8")
-        documents = list(yaml.load_all(text, Loader=_Loader))
+        for number, document in yaml_text.parse(str(file), file.read_bytes()):
+            yield f"{file}, document {number}", document
     except OSError as error:
         reason = (error.strerror or "cannot be read").lower()
         problems.append(Problem(str(file), "", "", f"{reason}. Check the path after -f."))
-    except UnicodeDecodeError:
-        problems.append(Problem(str(file), "", "", "is not UTF-8 text. Save it as UTF-8."))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"{file}, line {mark.line + 1}" if mark else str(file)
-        problems.append(Problem(where, "", "", f"is not YAML: {error.problem}."))
-    except yaml.YAMLError as error:
-        problems.append(Problem(str(file), "", "", f"is not YAML: {error}."))
-    else:
-        for number, document in enumerate(documents, 1):
-            if document is not None:
-                yield f"{file}, document {number}", document
+    except ManifestError as error:
+        problems.extend(error.problems)
 
 
 def parse(source: str, document: Any) -> Loaded | list[Problem]:

@@ -70,7 +70,10 @@ class AuthorizationRule(ManifestModel):
         min_length=1, max_length=3, description="Listen, Send, Manage (which includes both)."
     )
     entity: StrictStr | None = Field(
-        None, min_length=1, max_length=260, description="Only this queue; default: the whole bus."
+        None,
+        min_length=1,
+        max_length=260,
+        description="Only this queue or topic; default: the whole bus.",
     )
 
 

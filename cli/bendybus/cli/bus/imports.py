@@ -1,14 +1,15 @@
 """Files of other programs, as `convert` reads them: which form a file has, and values for it."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bendybus.cli.bus import emulator_configs
 from bendybus.cli.bus.manifests import STDIN
 from bendybus.cli.errors import UsageError
+from bendybus.crds.forms import Form
+from bendybus.crds.imports.asked import Asked
 
 if TYPE_CHECKING:
     from bendybus.crds.conversion import Conversion
@@ -17,47 +18,29 @@ if TYPE_CHECKING:
 _BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-class Form(StrEnum):
-    """A form of file."""
-
-    EMULATOR = "emulator"
-    ARM = "arm"
-    AZ = "az"
-
-
 def read(
-    path: Path,
-    form: Form | None,
-    given: Mapping[str, Any],
-    *,
-    partition_count: int | None = None,
+    path: Path, form: Form | None, asked: Asked, *, partition_count: int | None = None
 ) -> "Conversion":
     """Return the manifests of a file. Raises CliError, or ManifestError with every problem.
 
-    `form`: None recognises it. `given`: values that a template lacks. `partition_count`: of the bus
-    of a Config.json, which has no word for that.
+    `form`: None recognises it. `partition_count`: of the bus of a Config.json, which has no word
+    for that.
     """
-    from bendybus.crds import emulator_config, json_text
-    from bendybus.crds.imports import arm, arm_template, az
+    from bendybus.crds.imports import reading
 
     source, data = _input(path)
-    document = json_text.parse(source, data)
-    if form is None and arm_template.is_template(document):
-        form = Form.ARM
-    elif form is None:
-        form = Form.AZ if az.is_printed(document) else Form.EMULATOR
+    found = reading.documents(source, data)
+    form = form or reading.recognised(source, found)
     if form is not Form.EMULATOR and partition_count is not None:
         raise UsageError(
             "--premium is for a Config.json: this file says premiumMessagingPartitions itself."
         )
-    if form is Form.ARM:
-        return arm.convert(source, document, given)
-    if given:
+    if asked.given and form not in (Form.ARM, Form.TERRAFORM):
         raise UsageError("--set and --parameters are for templates, and this file is none.")
-    if form is Form.AZ:
-        return arm.of_resources(source, lambda reader: az.read(reader, document))
+    if asked.only and form in (Form.EMULATOR, Form.MANIFESTS):
+        raise UsageError("--only: this file has one namespace. Leave it out.")
     count = emulator_configs.PARTITIONS_DEFAULT if partition_count is None else partition_count
-    return emulator_config.convert(source, document, partition_count=count)
+    return reading.convert(source, form, found, asked, partition_count=count)
 
 
 def values(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import yaml
 from bendybus.cli.bus import emulator_configs, imports
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
+from bendybus.crds.forms import Form
+from bendybus.crds.imports.asked import Asked
 
 
 class Report(StrEnum):
@@ -42,8 +44,11 @@ def convert(
     parameters: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Parameters of the template.")
     ] = None,
+    only: Annotated[
+        str, typer.Option(metavar="NAME", help="Of several namespaces in the file: this one.")
+    ] = "",
     form: Annotated[
-        imports.Form | None, typer.Option(help="The form of the file; recognised by default.")
+        Form | None, typer.Option(help="The form of the file; recognised by default.")
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail if anything was changed or is not supported.")
@@ -60,8 +65,8 @@ def convert(
         emulator_configs.check_premium(premium)
     if to is not None and to.exists() and file.exists() and to.samefile(file):
         raise UsageError(f"--to: {to} is the file to convert. Choose another.")
-    given = imports.values(settings or (), parameters)
-    conversion = imports.read(file, form, given, partition_count=premium)
+    asked = Asked(imports.values(settings or (), parameters), only)
+    conversion = imports.read(file, form, asked, partition_count=premium)
     # Escaped: no character of a file reaches the terminal.
     text = yaml.safe_dump_all(
         # Through JSON, since values of an enumeration are texts of a class of their own.

@@ -3,7 +3,7 @@
     namespaces                        → BusNamespace; its tier is that of the SKU
     namespaces/queues, /topics        → Queue, Topic
     …/topics/subscriptions            → Subscription, with the rules below it
-    …/authorizationRules              → a shared access policy: of all, or on a queue
+    …/authorizationRules              → a shared access policy: of all, or on a queue or topic
 
 Azure's defaults hold for settings that a file lacks; a namespace that is only named is Standard.
 """
@@ -12,44 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from bendybus.crds import emulator_rules, json_text
+from bendybus.crds import emulator_rules, forms, json_text
+from bendybus.crds.bundle import NamespaceSettings
 from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.field_reader import FieldReader
+from bendybus.crds.forms import Form
 from bendybus.crds.imports import arm_template
 from bendybus.crds.imports.arm_template import Resource
-from bendybus.crds.imports.importer import Form, Importer, first
+from bendybus.crds.imports.asked import Asked
+from bendybus.crds.imports.importer import Conventions, Importer, first
 from bendybus.domain import limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
 
-_IDLE: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "EnableExpress": "has no effect: every message is stored before it is acknowledged.",
-        "EnableBatchedOperations": "has no effect: what comes together is always stored together.",
-        "SupportOrdering": "has no effect: messages of a session, or of a plain entity, are in "
-        "order.",
-        "IsClientAffine": "is not supported: subscriptions are not bound to a client's id.",
-        "ClientAffineProperties": "is not supported: subscriptions are not bound to a client's id.",
-    }
-)
-_FORM: Final = Form(
-    "name", "properties", _IDLE, MappingProxyType({}), texts=True, partitioning=True
-)
-# Reasons for properties of a namespace that have no effect.
-_NETWORK: Final = "has no effect: the network of the cluster decides who may connect."
-_OF_NAMESPACES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "minimumTlsVersion": "has no effect: it is 1.2.",
-        "publicNetworkAccess": _NETWORK,
-        "disableLocalAuth": "is not supported: clients sign in with keys of policies.",
-        "zoneRedundant": "has no effect: spread the pods of partitions over zones of the cluster.",
-        "encryption": "has no effect: encrypt the volumes of the cluster.",
-        "privateEndpointConnections": _NETWORK,
-        "alternateName": "is not supported: a bus has one name.",
-        "geoDataReplication": "is not supported: make backups, and restore them elsewhere.",
-    }
-)
 _ROOT: Final = "RootManageSharedAccessKey"
 _KINDS: Final[Mapping[tuple[str, ...], EntityKind]] = MappingProxyType(
     {
@@ -60,16 +36,6 @@ _KINDS: Final[Mapping[tuple[str, ...], EntityKind]] = MappingProxyType(
 )
 _RULES: Final = ("namespaces", "topics", "subscriptions", "rules")
 _POLICIES: Final = "authorizationrules"
-_OTHERS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "networkrulesets": _NETWORK,
-        "ipfilterrules": _NETWORK,
-        "virtualnetworkrules": _NETWORK,
-        "privateendpointconnections": _NETWORK,
-        "disasterrecoveryconfigs": "is not supported: make backups, and restore them elsewhere.",
-        "migrationconfigurations": "is not supported: upgrade a bus with bendybus up --migrated.",
-    }
-)
 
 
 def parse(source: str, data: bytes, given: Mapping[str, Any]) -> Conversion:
@@ -77,25 +43,36 @@ def parse(source: str, data: bytes, given: Mapping[str, Any]) -> Conversion:
 
     `given`: values of parameters, and of what only Azure knows, by name.
     """
-    return convert(source, json_text.parse(source, data), given)
+    return convert(source, json_text.parse(source, data), Asked(given))
 
 
-def convert(source: str, document: Mapping[str, Any], given: Mapping[str, Any]) -> Conversion:
+def convert(source: str, document: Mapping[str, Any], asked: Asked) -> Conversion:
     """Return the manifests of a parsed template. Raises ManifestError with every problem."""
-    return of_resources(source, lambda reader: arm_template.read(reader, document, given))
+    return of_resources(
+        source, Form.ARM, asked, lambda reader: arm_template.read(reader, document, asked.given)
+    )
 
 
-def of_resources(source: str, read: Callable[[FieldReader], list[Resource]]) -> Conversion:
+def of_resources(
+    source: str, form: Form, asked: Asked, read: Callable[[FieldReader], list[Resource]]
+) -> Conversion:
     """Return the manifests of resources that are read. Raises ManifestError with every problem."""
-    return _Converter(source).convert(read)
+    return _Converter(source, form, asked).convert(read)
 
 
 class _Converter:
     """One conversion."""
 
-    def __init__(self, source: str) -> None:
-        self._importer = Importer(source, _FORM)
+    def __init__(self, source: str, form: Form, asked: Asked) -> None:
+        entities = forms.idle(forms.IDLE_OF_ENTITIES, form)
+        self._idle = forms.idle(forms.IDLE_OF_NAMESPACES, form)
+        self._usual = forms.usual(forms.IDLE_OF_NAMESPACES, form)
+        conventions = Conventions(
+            form, "name", "properties", entities, texts=True, partitioning=True
+        )
+        self._importer = Importer(source, conventions)
         self._reader = self._importer.reader
+        self._asked = asked
 
     def convert(self, read: Callable[[FieldReader], list[Resource]]) -> Conversion:
         """Return the conversion. Raises ManifestError with every problem."""
@@ -103,34 +80,69 @@ class _Converter:
         if self._reader.problems:
             # Further problems may follow from these.
             raise ManifestError(*first(self._reader.problems))
-        names = {each.names[0].lower(): each.names[0] for each in found if each.types}
-        if not names:
-            self._reader.problem("resources", "has no resource of Service Bus.")
-        elif len(names) > 1:
-            self._reader.problem(
-                "resources",
-                f"has {len(names)} namespaces, {', '.join(names.values())}: a bus is one. Write a "
-                "file for each.",
-            )
-        if self._reader.problems:
-            raise ManifestError(*first(self._reader.problems))
-        [name] = names.values()
+        name, found = self._chosen(found)
+        self._check_twice(found)
         self._namespace(name, found)
         self._entities(found)
         return self._importer.conversion()
+
+    def _chosen(self, found: list[Resource]) -> tuple[str, list[Resource]]:
+        """Return the namespace that is meant, and what is in it. Raises ManifestError."""
+        names = {each.names[0].lower(): each.names[0] for each in found if each.types}
+        only, shown = self._asked.only.lower(), ", ".join(names.values())
+        if not names:
+            self._reader.problem("", "has no resource of Service Bus.")
+        elif only and only not in names:
+            self._reader.problem(
+                "", f"has no namespace {self._asked.only!r} (--only). It has {shown:.1000}."
+            )
+        elif not only and len(names) > 1:
+            self._reader.problem(
+                "",
+                f"has {len(names)} namespaces, {shown:.1000}: a bus is one. Choose one with --only "
+                "NAME.",
+            )
+        if self._reader.problems:
+            raise ManifestError(*first(self._reader.problems))
+        chosen = only or next(iter(names))
+        mine = [each for each in found if each.names[0].lower() == chosen]
+        for each in found:
+            if each.names[0].lower() != chosen:
+                self._reader.not_supported(each.place, f"is of namespace {each.names[0]}.")
+        return names[chosen], mine
+
+    def _check_twice(self, found: list[Resource]) -> None:
+        """Note a problem for each resource that is there twice."""
+        seen: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        for each in found:
+            other = seen.setdefault((each.types, _key(each.names)), each.place)
+            if other != each.place and each.types[-1] in (_POLICIES, arm_template.NAMESPACES):
+                self._reader.problem(each.place, f"is the same as {other}. Remove one of them.")
 
     def _namespace(self, name: str, found: Sequence[Resource]) -> None:
         own = next((each for each in found if each.types == (arm_template.NAMESPACES,)), None)
         policies = self._policies(found)
         spec: dict[str, Any] = {"sku": {"tier": self._importer.tier.value}}
         path = "resources"
-        if own is not None:
+        if own is None and self._asked.running is not None:
+            spec = self._of_running(self._asked.running)
+            name = self._asked.running.name
+        elif own is not None:
             path = own.place
             spec = self._sku(own)
         if policies:
             spec["authorizationRules"] = policies
         place = json_text.step(path, "name")
         self._importer.namespace(path, (place, name) if own is not None else None, name, spec)
+
+    def _of_running(self, running: NamespaceSettings) -> dict[str, Any]:
+        """Return tier and partitions of a bus that the file is for."""
+        self._importer.tier = running.tier
+        self._importer.partition_count = running.partition_count
+        spec: dict[str, Any] = {"sku": {"tier": running.tier.value}}
+        if running.tier is Tier.PREMIUM:
+            spec["premiumMessagingPartitions"] = running.partition_count
+        return spec
 
     def _sku(self, own: Resource) -> dict[str, Any]:
         """Return tier and partitions of the bus."""
@@ -148,7 +160,9 @@ class _Converter:
         made: dict[str, Any] = {"sku": {"tier": importer.tier.value}}
         field = own.fields.get("properties")
         known = ("premiumMessagingPartitions",)
-        properties = {} if field is None else reader.fields(*field, known, idle=_OF_NAMESPACES)
+        properties = {}
+        if field is not None:
+            properties = reader.fields(*field, known, idle=self._idle, usual=self._usual)
         importer.partition_count = limits.STANDARD_PARTITION_COUNT
         if importer.tier is Tier.PREMIUM:
             importer.partition_count = 1
@@ -174,15 +188,10 @@ class _Converter:
             of, name = each.types[1:-1], each.names[-1]
             if name == _ROOT:
                 self._reader.taken(each.place, "every bus has it.")
-            elif of not in ((), ("queues",)):
-                self._reader.not_supported(
-                    each.place, "is a policy of a topic. Make one of the bus, or with a client."
-                )
             else:
                 rights = self._rights(each)
                 made += [
-                    {"name": name, "rights": rights}
-                    | ({"entity": each.names[1]} if of == ("queues",) else {})
+                    {"name": name, "rights": rights} | ({"entity": each.names[1]} if of else {})
                 ]
         return made
 
@@ -217,8 +226,8 @@ class _Converter:
                 own = self._rules(rules.pop(_key(each.names), ()), partitioned=partitioned)
                 topic = each.names[1] if kind is EntityKind.SUBSCRIPTION else ""
                 self._importer.entity(kind, each.place, each.names[-1], settings, topic, own)
-            elif each.types[-1] in _OTHERS:
-                self._reader.not_supported(each.place, _OTHERS[each.types[-1]])
+            elif each.types[-1] in forms.OTHER_RESOURCES:
+                self._reader.not_supported(each.place, forms.OTHER_RESOURCES[each.types[-1]])
             elif each.types not in (_RULES, (arm_template.NAMESPACES,)) and (
                 each.types[-1] != _POLICIES
             ):
@@ -230,33 +239,39 @@ class _Converter:
         names: dict[str, str] = {}
         made = []
         for each in found:
-            _, properties = each.fields.get("properties", (each.place, {}))
-            value = {"name": each.names[-1], "properties": _with_type(properties)}
+            at, properties = each.fields.get("properties", (each.place, {}))
+            properties = self._with_type(json_text.step(each.place, "properties"), at, properties)
+            value = {"name": each.names[-1], "properties": properties}
             made.append(
                 emulator_rules.read_one(self._reader, each.place, value, partitioned, names)
             )
         return [each for each in made if each]
 
+    def _with_type(self, path: str, at: str, properties: Any) -> Any:
+        """Return the properties of a rule with the type of its filter, as the emulator's have it.
+
+        Templates call it SqlFilter or CorrelationFilter, or leave it out; old ones write `filter`.
+        """
+        if not isinstance(properties, dict):
+            return properties
+        made: dict[str, Any] = {}
+        for name, value in properties.items():
+            lower = "sqlfilter" if name.lower() == "filter" else name.lower()
+            place = json_text.step(at, name)
+            if lower in made:
+                self._reader.problem(place, "is there twice. Remove one of them.")
+            made[lower] = value
+            own = "FilterType" if lower == "filtertype" else lower
+            self._reader.written[json_text.step(path, own)] = place
+        given = made.pop("filtertype", None)
+        kind = given.lower().removesuffix("filter") if isinstance(given, str) else given
+        if kind is None:
+            kind = "correlation" if "correlationfilter" in made else "sql"
+        if kind == "sql" and "sqlfilter" not in made:
+            # As in Azure: every message.
+            made["sqlfilter"] = {"sqlExpression": "1=1"}
+        return {"FilterType": kind.capitalize() if isinstance(kind, str) else kind} | made
+
 
 def _key(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(each.lower() for each in names)
-
-
-def _with_type(properties: Any) -> Any:
-    """Return the properties of a rule with the type of its filter, as the emulator's have it.
-
-    Templates call it SqlFilter or CorrelationFilter, or leave it out; old ones write `filter`.
-    """
-    if not isinstance(properties, dict):
-        return properties
-    made = {name.lower(): value for name, value in properties.items()}
-    if "filter" in made:
-        made.setdefault("sqlfilter", made.pop("filter"))
-    given = made.pop("filtertype", None)
-    kind = given.lower().removesuffix("filter") if isinstance(given, str) else given
-    if kind is None:
-        kind = "correlation" if "correlationfilter" in made else "sql"
-    if kind == "sql" and "sqlfilter" not in made:
-        # As in Azure: every message.
-        made["sqlfilter"] = {"sqlExpression": "1=1"}
-    return {"FilterType": kind.capitalize() if isinstance(kind, str) else kind} | made

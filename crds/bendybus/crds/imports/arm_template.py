@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from bendybus.crds import json_text
+from bendybus.crds import forms, json_text, suggestions
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.field_reader import Field, FieldReader
+from bendybus.crds.imports import arm_id
 from bendybus.crds.imports.arm_evaluation import OF_AZURE, Budget, Copied, Evaluation
 from bendybus.crds.imports.arm_expressions import TemplateError
 
@@ -37,7 +38,6 @@ _TAKEN: Final = {
     "comments": "",
     "metadata": "",
 }
-_ELSEWHERE: Final = "has no effect here: a bus runs where its cluster is."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,9 @@ def read(
     `given`: values by name, for parameters and for functions of Azure. Errors become problems of
     the reader; other resources, and fields without effect, become findings.
     """
-    return _Template(reader).resources("", document, given)
+    template = _Template(reader)
+    template.check(document, given)
+    return [] if reader.problems else template.resources("", document, given)
 
 
 def parameter_values(source: str, document: Any) -> dict[str, Any]:
@@ -108,6 +110,16 @@ class _Template:
         self._reader = reader
         self._budget = Budget()
         self._count = 0
+
+    def check(self, document: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        """Note a problem for each value that nothing in the template asks for."""
+        found = _part(document, "parameters")
+        known = {each.lower(): each for each in found} if isinstance(found, dict) else {}
+        for name in given:
+            lower = name.lower()
+            if lower not in known and lower.partition(".")[0] not in OF_AZURE:
+                hint = suggestions.did_you_mean(name, known.values()) if known else ""
+                self._reader.problem("parameters", f"has no {name!r:.100}, which is given.{hint}")
 
     def resources(
         self, place: str, template: Mapping[str, Any], given: Mapping[str, Any], depth: int = 0
@@ -252,8 +264,7 @@ class _Template:
             )
             return None
         self._reader.taken(at, "" if found == name else f"is {found}.")
-        # Azure writes a slash in the name of an entity so.
-        return tuple(each.replace("~", "/") for each in names)
+        return tuple(map(arm_id.entity_name, names))
 
     def _fields(self, written: Mapping[str, Field], within: _Within) -> dict[str, Field]:
         found: dict[str, Field] = {}
@@ -266,7 +277,7 @@ class _Template:
             elif name in _TAKEN:
                 self._reader.taken(at, _TAKEN[name])
             elif name not in _READ:
-                self._reader.not_supported(at, _ELSEWHERE)
+                self._reader.not_supported(at, forms.ELSEWHERE)
         return found
 
     def _nested(

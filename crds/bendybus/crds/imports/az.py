@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from bendybus.crds import json_text
 from bendybus.crds.field_reader import Field, FieldReader
+from bendybus.crds.imports import arm_id
 from bendybus.crds.imports.arm_template import Resource
 from bendybus.domain import durations
 
-_ID: Final = re.compile(r"/providers/microsoft\.servicebus/(namespaces/.+)", re.IGNORECASE)
 # Fields that the service reports and that nobody sets.
 _REPORTED: Final = frozenset(
     (
@@ -33,6 +33,8 @@ _REPORTED: Final = frozenset(
         *("provisioningstate", "servicebusendpoint", "metricid", "etag", "identity", "tags"),
     )
 )
+# Where an object is that is printed alone.
+_ALONE: Final = "resource"
 _OF_NAMESPACE: Final = frozenset(("status", "sku"))
 # As older versions print a time: 0:01:00, or 14 days, 0:00:00.
 _SPAN: Final = re.compile(r"(?:(\d{1,8}) days?, )?(\d{1,2}):(\d{2}):(\d{2})(\.\d{1,7})?")
@@ -42,7 +44,7 @@ def is_printed(document: Any) -> bool:
     """Whether a document is what the command prints."""
     entries = document if isinstance(document, list) else [document]
     return bool(entries) and all(
-        isinstance(each, dict) and _ID.search(str(each.get("id", ""))) for each in entries
+        isinstance(each, dict) and arm_id.is_one(str(each.get("id", ""))) for each in entries
     )
 
 
@@ -55,18 +57,18 @@ def read(reader: FieldReader, document: Any) -> list[Resource]:
 
 
 def _resource(reader: FieldReader, place: str, value: Any) -> Resource | None:
-    found = _ID.search(str(value.get("id", ""))) if isinstance(value, dict) else None
+    text = str(value.get("id", "")) if isinstance(value, dict) else ""
+    found = arm_id.parse(text)
     if found is None:
-        reader.problem(json_text.step(place, "id"), "names no resource of Service Bus.")
+        wrong = "names no resource of Service Bus."
+        if arm_id.is_one(text):
+            wrong = "has no name for its last part."
+        reader.problem(json_text.step(place, "id"), wrong)
         return None
-    segments = found[1].strip("/").split("/")
-    types = tuple(each.lower() for each in segments[::2])
-    names = tuple(each.replace("~", "/") for each in segments[1::2])
-    if len(types) != len(names):
-        reader.problem(json_text.step(place, "id"), "has no name for its last part.")
-        return None
+    types, names = found
     reader.taken(json_text.step(place, "id"))
-    return Resource(types, names, place or "resource", _fields(reader, place, types, value))
+    reader.written[f"{place or _ALONE}.properties"] = place
+    return Resource(types, names, place or _ALONE, _fields(reader, place, types, value))
 
 
 def _fields(

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from bendybus.crds import bundling, conversion, field_reader, json_text, loading
+from bendybus.crds import bundling, conversion, field_reader, forms, json_text, loading
 from bendybus.crds.bundle import KINDS, Bundle
 from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.field_reader import Field, FieldReader
+from bendybus.crds.forms import Form
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import API_VERSION
 from bendybus.domain import descriptions, durations, entity_settings, limits
@@ -25,6 +26,7 @@ from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
 
 _WINDOW: Final = "duplicate_detection_history_time_window_ms"
+_SIZE: Final = "max_size_in_megabytes"
 # As .NET reads years and months, which have no fixed length.
 _CALENDAR: Final = re.compile(r"P(?!$)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(T.+)?\Z", re.ASCII)
 _YEAR_DAYS: Final = 365
@@ -46,35 +48,38 @@ def first(problems: list[Problem]) -> list[Problem]:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """The differences between the programs that write such files.
+class Conventions:
+    """How the files of a form are written, beside what the table of forms says.
 
     `name`, `properties`: the fields of an entity, as errors name them. `idle`: settings that have
-    no effect here, and why not. `defaults`: what the program takes where a setting is absent, and
-    Azure does not. `texts`: whether numbers, true and false may be in quotes.
+    no effect here, and why not. `texts`: whether numbers, true and false may be in quotes.
     """
 
+    form: Form
     name: str
     properties: str
     idle: Mapping[str, str]
-    defaults: Mapping[str, str]
     texts: bool = False
     # Whether an entity says if it is partitioned; else the bus decides.
     partitioning: bool = False
+    # Whether what is absent has Azure's default, not that of the form's own program.
+    as_azure: bool = False
 
 
 class Importer:
     """The manifests of one file, by the path of what each was made of, and its report."""
 
-    def __init__(self, source: str, form: Form) -> None:
+    def __init__(self, source: str, conventions: Conventions) -> None:
         self.reader = FieldReader(source)
         self.manifests: dict[str, dict[str, Any]] = {}
         self.tier = Tier.STANDARD
         self.partition_count = limits.STANDARD_PARTITION_COUNT
         # The name of the BusNamespace.
         self.bus = ""
-        self._form = form
+        self._conventions = conventions
         self._source = source
+        # Where settings are in the file, by the path of their entity and their own names.
+        self._places: dict[tuple[str, str], str] = {}
         self._object_names: set[str] = set()
 
     def namespace(self, path: str, given: Field | None, name: str, spec: Mapping[str, Any]) -> None:
@@ -125,27 +130,68 @@ class Importer:
 
     def settings(self, kind: EntityKind, path: str, field: Field | None) -> dict[str, Any]:
         """Return the settings of the entity at `path`, as manifests have them."""
-        form, settings = self._form, self._settings(kind)
-        path, value = field or (json_text.step(path, form.properties), None)
-        found = {} if field is None else self.reader.fields(path, value, settings, idle=form.idle)
+        conventions, settings = self._conventions, self._settings(kind)
+        at, value = field or (json_text.step(path, conventions.properties), None)
+        found: dict[str, Field] = {}
+        if field is not None:
+            found = self.reader.fields(at, value, settings, idle=conventions.idle)
         made: dict[str, Any] = {}
-        for name, setting in settings.items():
-            if name in found:
-                read = self._value(setting, kind, found[name])
-                if read is not None and self._allowed(setting, found[name][0], read):
-                    made[setting.manifest_name] = read
-            elif setting.name in form.defaults and (
-                setting.name != _WINDOW or made.get("requiresDuplicateDetection")
-            ):
-                self.reader.default(json_text.step(path, name), form.defaults[setting.name])
+        for setting in {each.name: each for each in settings.values()}.values():
+            names = forms.BY_SETTING[setting.name].names(conventions.form)
+            written = self._one([found[name] for name in names if name in found])
+            if written is None:
+                self._absent(setting, kind, json_text.step(at, names[0]), made)
+                continue
+            self._places[path, setting.manifest_name] = written[0]
+            read = self._value(setting, kind, written)
+            if read is not None and setting.name == _SIZE and made.get("enablePartitioning"):
+                read = self._size(written[0], read)
+            if read is not None and self._allowed(setting, written[0], read):
+                made[setting.manifest_name] = read
         return made
 
     def _settings(self, kind: EntityKind) -> dict[str, Setting]:
         return {
-            each.atom_name: each
-            for each in entity_settings.BY_KIND[kind]
-            if not each.is_list and (each.name != "enable_partitioning" or self._form.partitioning)
+            name: each
+            for name, each in forms.settings(self._conventions.form, kind).items()
+            if each.name != "enable_partitioning" or self._conventions.partitioning
         }
+
+    def _one(self, written: list[Field]) -> Field | None:
+        """Return a setting that has an old name beside its new one."""
+        for old in written[1:]:
+            if old[1] == written[0][1]:
+                self.reader.taken(old[0], f"is {written[0][0]}.")
+            else:
+                self.reader.problem(old[0], f"is not {written[0][0]}, the same. Remove one.")
+        return written[0] if written else None
+
+    def _absent(self, setting: Setting, kind: EntityKind, path: str, made: dict[str, Any]) -> None:
+        """Add what the form's program takes for a setting that is left out, if that differs."""
+        form = self._conventions.form
+        if not forms.differs(form, kind, setting.name) or (
+            setting.name == _WINDOW and not made.get("requiresDuplicateDetection")
+        ):
+            return
+        theirs, title = forms.absent(form, kind, setting.name), forms.TITLES[form]
+        shown = forms.shown(setting, theirs)
+        if self._conventions.as_azure:
+            own = forms.shown(setting, setting.default)
+            own = "messages do not expire" if setting.default is None else own
+            self.reader.default(path, f"{own}, as in Azure; {title} has {shown}.")
+            return
+        made[setting.manifest_name] = shown if setting.type is SettingType.DURATION else theirs
+        self.reader.default(path, f"{shown}, which {title} sets.")
+
+    def _size(self, path: str, size_mb: int) -> int:
+        """Return the size of a partition where Azure reports that of all 16 together."""
+        own_mb, rest = divmod(size_mb, limits.STANDARD_PARTITION_COUNT)
+        if self.tier is Tier.PREMIUM or rest or own_mb not in limits.QUEUE_SIZES_MB:
+            return size_mb
+        self.reader.changed(
+            path, f"{size_mb} became {own_mb}: it is that of a partition, not of all 16 together."
+        )
+        return own_mb
 
     def _allowed(self, setting: Setting, path: str, value: Any) -> bool:
         """Whether a new entity can have a value; else with a problem."""
@@ -186,7 +232,7 @@ class Importer:
                 return text or None
 
     def _typed(self, field: Field, wanted: type, words: str) -> Any:
-        if self._form.texts and isinstance(field[1], str):
+        if self._conventions.texts and isinstance(field[1], str):
             field = field[0], _UNQUOTED[wanted](field[1])
         if type(field[1]) is int and abs(field[1]) > _WHOLE_MAX:
             self.reader.problem(field[0], "must be a number of 64 bits.")
@@ -263,16 +309,16 @@ class Importer:
 
     def _path_of(self, path: str, field: str) -> str:
         """Return the path of a field of a manifest in the file: of spec.x, PATH.Properties.X."""
-        name = field.removeprefix("spec.")
+        conventions, name = self._conventions, field.removeprefix("spec.")
         if name in ("entityName", "metadata.name"):
-            return f"{path}.{self._form.name}"
+            return json_text.step(path, conventions.name)
         if name.startswith("rules"):
             return f"{path}.Rules"
         for setting in entity_settings.TABLE:
             if setting.manifest_name == name:
-                upper = self._form.properties[0].isupper()
-                own = setting.atom_name if upper else setting.manifest_name
-                return f"{path}.{self._form.properties}.{own}"
+                own = forms.BY_SETTING[setting.name].names(conventions.form)[0]
+                at = json_text.step(path, conventions.properties)
+                return self._places.get((path, name), json_text.step(at, own))
         return path
 
 

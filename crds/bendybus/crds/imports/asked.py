@@ -1,0 +1,20 @@
+"""What a user says about a file of another program, beside the file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bendybus.crds.bundle import NamespaceSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a user says about a file.
+
+    `given`: values that it lacks, by name. `only`: the name of one of its namespaces. `running`:
+    the bus that it is for, if it has no namespace of its own.
+    """
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    only: str = ""
+    running: NamespaceSettings | None = None
