@@ -42,6 +42,7 @@ TITLES: Final[Mapping[Form, str]] = MappingProxyType(
     }
 )
 ALL: Final = tuple(EntityKind)
+_HOUR_MS: Final = 60 * limits.MINUTE_MS
 _BOTH: Final = (Form.TERRAFORM, Form.ASO)
 
 
@@ -51,13 +52,15 @@ class Property:
 
     `terraform`: its names there, the one that is written first; none: as in Azure, in snake case.
     `lacking`: the kinds of entity that cannot have it in a form. `absent`: the value that a form
-    takes where the setting is left out, by form and kind, where that is not our default.
+    takes where the setting is left out, by form and kind, where that is not our default. `most`:
+    the largest value that a form's program takes, where it takes less than Azure.
     """
 
     setting: str
     terraform: tuple[str, ...] = ()
     lacking: Mapping[Form, tuple[EntityKind, ...]] = field(default_factory=dict)
     absent: Mapping[Form, Mapping[EntityKind, Any]] = field(default_factory=dict)
+    most: Mapping[Form, int] = field(default_factory=dict)
 
     def names(self, form: Form) -> tuple[str, ...]:
         """Return its names in a form, that of today first."""
@@ -80,7 +83,8 @@ TABLE: Final = (
     Property(
         "default_message_time_to_live_ms",
         ("default_message_ttl",),
-        absent={Form.EMULATOR: dict.fromkeys(ALL, 60 * limits.MINUTE_MS)},
+        absent={Form.EMULATOR: dict.fromkeys(ALL, _HOUR_MS)},
+        most={Form.EMULATOR: _HOUR_MS},
     ),
     Property(
         "max_delivery_count",
@@ -89,11 +93,13 @@ TABLE: Final = (
             # The provider requires it.
             Form.TERRAFORM: {_SUBSCRIPTION: None},
         },
+        most={Form.EMULATOR: 10},
     ),
     Property("requires_duplicate_detection"),
     Property(
         "duplicate_detection_history_time_window_ms",
         absent={Form.EMULATOR: dict.fromkeys(ALL, limits.DUPLICATE_WINDOW_MS_MIN)},
+        most={Form.EMULATOR: 5 * limits.MINUTE_MS},
     ),
     Property("requires_session"),
     Property("dead_lettering_on_message_expiration"),
@@ -223,7 +229,7 @@ OTHER_RESOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "privateendpointconnections": NETWORK,
         "networksecurityperimeterconfigurations": NETWORK,
         "disasterrecoveryconfigs": RECOVERY,
-        "migrationconfigurations": "is not supported. For migrated data: bendybus create queue --migrated.",
+        "migrationconfigurations": "is not supported: see bendybus create queue --migrated.",
     }
 )
 

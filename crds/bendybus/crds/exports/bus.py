@@ -1,0 +1,179 @@
+"""The bus that is written: what manifests say, in the order in which it can be made."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bendybus.crds import entity_manifest
+from bendybus.crds.conversion import Document, Finding, Outcome
+from bendybus.crds.entity_manifest import EntityManifest
+from bendybus.crds.errors import ManifestError, Problem
+from bendybus.crds.loading import Loaded, parse
+from bendybus.crds.namespace_manifest import BusNamespace, Right
+from bendybus.domain import descriptions, forwarding, limits, subscription_name
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description
+from bendybus.domain.limits import Tier
+
+# Fields of a BusNamespace that other programs have words for.
+_WRITTEN = frozenset(("sku", "premium_messaging_partitions", "authorization_rules"))
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """An entity. `topic`: of a subscription. `after`: what it forwards to, and must be there.
+
+    `back`: what it forwards to, and comes after it since it forwards back.
+    """
+
+    kind: EntityKind
+    name: str
+    topic: str
+    description: Description
+    after: tuple[str, ...] = ()
+    back: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The name as an entity of the bus."""
+        return subscription_name.compose(self.topic, self.name) if self.topic else self.name
+
+    @property
+    def place(self) -> str:
+        """What reports call it."""
+        return f"{self.kind} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPolicy:
+    """A shared access policy. `rights`: in Azure, Manage comes with the others."""
+
+    name: str
+    rights: tuple[str, ...]
+    entity: Entity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """A bus. `lost`: what no other program has a word for."""
+
+    name: str
+    tier: Tier
+    partition_count: int
+    policies: tuple[AccessPolicy, ...]
+    entities: tuple[Entity, ...]
+    lost: tuple[Finding, ...]
+
+    def of_kind(self, kind: EntityKind, topic: str = "") -> Iterator[Entity]:
+        """Yield the entities of a kind, of subscriptions those of a topic."""
+        for each in self.entities:
+            if each.kind is kind and each.topic.lower() == topic.lower():
+                yield each
+
+
+def of_documents(source: str, documents: Sequence[Document]) -> Bus:
+    """Return the bus of manifests. Raises ManifestError."""
+    loaded: list[Loaded] = []
+    problems: list[Problem] = []
+    for each in documents:
+        result = parse(source, each)
+        if isinstance(result, Loaded):
+            loaded.append(result)
+        else:
+            problems.extend(result)
+    if problems:
+        raise ManifestError(*problems)
+    return _of_loaded(loaded)
+
+
+def _of_loaded(loaded: Sequence[Loaded]) -> Bus:
+    spaces = [each.manifest for each in loaded if isinstance(each.manifest, BusNamespace)]
+    space = spaces[0] if spaces else None
+    tier = Tier.STANDARD if space is None else space.tier
+    count = limits.STANDARD_PARTITION_COUNT if space is None else space.partition_count
+    found = [
+        _entity(each.manifest, tier, count)
+        for each in loaded
+        if isinstance(each.manifest, EntityManifest)
+    ]
+    entities = _in_order(found)
+    name = "default" if space is None else space.metadata.name
+    policies, lost = _policies(space, entities)
+    return Bus(name, tier, count, policies, entities, (*_lost(space), *lost))
+
+
+def _entity(manifest: EntityManifest, tier: Tier, count: int) -> Entity:
+    description = descriptions.settled(
+        entity_manifest.to_description(manifest), tier=tier, partition_count=count
+    )
+    kind = manifest.ENTITY_KIND
+    topic = manifest.topic_name if kind is EntityKind.SUBSCRIPTION else ""
+    return Entity(kind, manifest.name, topic, description)
+
+
+def _in_order(found: Sequence[Entity]) -> tuple[Entity, ...]:
+    """Return topics before subscriptions, and destinations before what forwards to them."""
+    by_name = {each.path.lower(): each for each in found}
+    made: dict[str, Entity] = {}
+    under_way: set[str] = set()
+
+    # Not recursive: chains of forwarding may be as long as there are entities.
+    for first in sorted(found, key=lambda each: each.kind is EntityKind.SUBSCRIPTION):
+        waiting = [first.path.lower()]
+        while waiting:
+            key = waiting[-1]
+            needed = [
+                each
+                for each in forwarding.destinations_of(by_name[key].description)
+                if each in by_name
+            ]
+            if key in made:
+                waiting.pop()
+            elif key not in under_way:
+                under_way.add(key)
+                waiting += [each for each in needed if each not in under_way]
+            else:
+                waiting.pop()
+                under_way.discard(key)
+                after = tuple(each for each in needed if each in made)
+                back = tuple(each for each in needed if each not in made)
+                one = by_name[key]
+                made[key] = Entity(
+                    one.kind, one.name, one.topic, one.description, after=after, back=back
+                )
+    return tuple(made.values())
+
+
+def _policies(
+    space: BusNamespace | None, entities: Sequence[Entity]
+) -> tuple[tuple[AccessPolicy, ...], list[Finding]]:
+    by_name = {each.path.lower(): each for each in entities}
+    made: list[AccessPolicy] = []
+    lost: list[Finding] = []
+    for each in () if space is None else space.spec.authorization_rules:
+        rights = tuple(right.value for right in Right)
+        if Right.MANAGE not in each.rights:
+            rights = tuple(right.value for right in Right if right in each.rights)
+        entity = None if each.entity is None else by_name.get(each.entity.lower())
+        if each.entity is not None and entity is None:
+            lost.append(
+                Finding(
+                    f"policy {each.name}",
+                    Outcome.NOT_SUPPORTED,
+                    f"is on {each.entity!r}, which is not written.",
+                )
+            )
+        else:
+            made.append(AccessPolicy(each.name, rights, entity))
+    return tuple(made), lost
+
+
+def _lost(space: BusNamespace | None) -> Iterator[Finding]:
+    if space is None:
+        return
+    fields = type(space.spec).model_fields
+    for name in sorted(space.spec.model_fields_set - _WRITTEN):
+        yield Finding(
+            f"BusNamespace {space.metadata.name}.{fields[name].alias or name}",
+            Outcome.NOT_SUPPORTED,
+            "is about the cluster.",
+        )

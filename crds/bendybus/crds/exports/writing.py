@@ -1,0 +1,72 @@
+"""Manifests → text in a form, with a report on what it cannot hold. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from bendybus.crds import forms
+from bendybus.crds.conversion import Document, Finding
+from bendybus.crds.errors import ManifestError, Problem
+from bendybus.crds.exports import arm, aso, bus, emulator, terraform
+from bendybus.crds.exports.writer import Writer
+from bendybus.crds.forms import Form
+
+# What manifests of Azure Service Operator need, and a bus does not have.
+LOCATION: Final = "location"
+GROUP: Final = "resourceGroup"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file in a form: its documents, and what became of the bus in it."""
+
+    form: Form
+    documents: tuple[Document, ...]
+    findings: tuple[Finding, ...]
+
+    def text(self) -> str:
+        """Return the file: YAML of manifests, JSON of the other forms."""
+        # Escaped: no character of a bus reaches the terminal.
+        if self.form in (Form.MANIFESTS, Form.ASO):
+            # Through JSON, since values of an enumeration are texts of a class of their own.
+            plain = [json.loads(json.dumps(each)) for each in self.documents]
+            return yaml.safe_dump_all(plain, sort_keys=False, explicit_start=True)
+        return json.dumps(self.documents[0], indent=2) + "\n"
+
+
+def write(
+    source: str, documents: Sequence[Document], form: Form, given: Mapping[str, Any]
+) -> Written:
+    """Return what manifests are in a form. Raises ManifestError.
+
+    `given`: values that the form needs and a bus does not have, by name.
+    """
+    if form is Form.MANIFESTS:
+        return Written(form, tuple(documents), ())
+    found = bus.of_documents(source, documents)
+    writer = Writer(form, found)
+    if form is Form.ASO:
+        return _of_operator(source, found, writer, given)
+    made = {
+        Form.ARM: arm.template,
+        Form.TERRAFORM: terraform.configuration,
+        Form.EMULATOR: emulator.configuration,
+    }[form](found, writer)
+    return Written(form, (made,), tuple(writer.findings))
+
+
+def _of_operator(source: str, found: bus.Bus, writer: Writer, given: Mapping[str, Any]) -> Written:
+    missing = [each for each in (LOCATION, GROUP) if not given.get(each)]
+    if missing:
+        title = forms.TITLES[Form.ASO]
+        raise ManifestError(
+            *(
+                Problem(source, "", each, f"is needed by {title}: give it with --set {each}=NAME.")
+                for each in missing
+            )
+        )
+    made = aso.manifests(found, writer, str(given[LOCATION]), str(given[GROUP]))
+    return Written(Form.ASO, tuple(made), tuple(writer.findings))
