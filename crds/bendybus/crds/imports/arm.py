@@ -16,7 +16,7 @@ from bendybus.crds import emulator_rules, json_text
 from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.field_reader import FieldReader
-from bendybus.crds.imports import arm_template
+from bendybus.crds.imports import arm_template, time_spans
 from bendybus.crds.imports.arm_template import Resource
 from bendybus.crds.imports.importer import Form, Importer, first
 from bendybus.domain import limits
@@ -31,6 +31,7 @@ _IDLE: Final[Mapping[str, str]] = MappingProxyType(
         "order.",
         "IsClientAffine": "is not supported: subscriptions are not bound to a client's id.",
         "ClientAffineProperties": "is not supported: subscriptions are not bound to a client's id.",
+        "Path": "has no effect: the name of the resource counts.",
     }
 )
 _FORM: Final = Form(
@@ -210,7 +211,10 @@ class _Converter:
         for each in sorted(found, key=lambda one: one.types != ("namespaces", "topics")):
             kind = _KINDS.get(each.types)
             if kind is not None:
-                settings = self._importer.settings(kind, each.place, each.fields.get("properties"))
+                field = each.fields.get("properties")
+                if field is not None:
+                    field = field[0], time_spans.in_iso(field[1])
+                settings = self._importer.settings(kind, each.place, field)
                 if kind is EntityKind.TOPIC:
                     topics[each.names[1].lower()] = bool(settings.get("enablePartitioning"))
                 partitioned = topics.get(each.names[1].lower(), False)
@@ -249,14 +253,17 @@ def _with_type(properties: Any) -> Any:
     """
     if not isinstance(properties, dict):
         return properties
-    made = {name.lower(): value for name, value in properties.items()}
-    if "filter" in made:
-        made.setdefault("sqlfilter", made.pop("filter"))
-    given = made.pop("filtertype", None)
+    made = {name: value for name, value in properties.items() if value is not None}
+    # By their names in lower case, as they are written.
+    written = {name.lower(): name for name in made}
+    if "filter" in written and "sqlfilter" not in written:
+        made["sqlFilter"] = made.pop(written["filter"])
+        written["sqlfilter"] = "sqlFilter"
+    given = made.pop(written.get("filtertype", ""), None)
     kind = given.lower().removesuffix("filter") if isinstance(given, str) else given
     if kind is None:
-        kind = "correlation" if "correlationfilter" in made else "sql"
-    if kind == "sql" and "sqlfilter" not in made:
+        kind = "correlation" if "correlationfilter" in written else "sql"
+    if kind == "sql" and "sqlfilter" not in written:
         # As in Azure: every message.
-        made["sqlfilter"] = {"sqlExpression": "1=1"}
+        made["sqlFilter"] = {"sqlExpression": "1=1"}
     return {"FilterType": kind.capitalize() if isinstance(kind, str) else kind} | made
