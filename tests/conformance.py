@@ -1,7 +1,8 @@
 """`python -m tests.conformance [--check]`: which tests prove which requirement.
 
 Reads tests/requirements.toml and the marks `@pytest.mark.requirement("R20")` in tests/ (as text:
-nothing is imported or run) and writes docs/reference/conformance.md.
+nothing is imported or run) and writes docs/reference/conformance.md, with the outcomes of
+tests/crds/corpus/index.toml.
 """
 
 import ast
@@ -12,6 +13,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from tests.crds import public_files
+from tests.crds.public_files import PublicFile
 
 ROOT: Final = Path(__file__).parents[1]
 TESTS: Final = ROOT / "tests"
@@ -32,6 +36,11 @@ decides; of the others there is what they add, with the edition in brackets.
 * **Weaker, because**: the requirements hold, and are less than the sentence; the reason follows.
 * **Outside**: nothing of a bus that you run can fulfil it, or it is of another product.
 * **Superseded**: an older edition says it, and the English one something else, which holds.
+"""
+_FILES: Final = """\
+## Files of other programs
+Inputs of the shape of public files, with names of their own, are converted as a test
+([R657](#r657)).
 """
 
 
@@ -70,6 +79,7 @@ class Conformance:
     description: dict[str, list[Sentence]] = field(default_factory=dict)
     # Number → "file::test", in order.
     proofs: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    files: list[PublicFile] = field(default_factory=list)
 
     def unproven(self) -> list[str]:
         """Return the numbers without a test."""
@@ -106,6 +116,7 @@ def read(tests: Path = TESTS) -> Conformance:
                 Sentence(**{**each, "by": tuple(each.get("by", ()))})
                 for each in section["sentences"]
             ]
+    result.files = public_files.read(tests / "crds" / "corpus")
     for path in sorted(tests.rglob("test_*.py")):
         name = path.relative_to(tests.parent).as_posix()
         for test, number in marks(ast.parse(path.read_text(encoding="utf-8"))):
@@ -156,6 +167,7 @@ def page(found: Conformance) -> str:
     proven = len(found.texts) - len(found.unproven())
     parts = [_HEAD, f"{proven} of {len(found.texts)} requirements have a test.\n"]
     parts += _sentences(found)
+    parts += _files(found)
     for number, text in found.texts.items():
         parts.append(f"## {number}\n{text}\n")
         tests = found.proofs.get(number, [])
@@ -172,6 +184,26 @@ def _sentences(found: Conformance) -> list[str]:
         rows = "".join(f"| {_said(each)} | {_proof(each)} |\n" for each in sentences)
         parts.append(f"### {name}\n| says | proven by |\n|---|---|\n{rows}")
     return parts
+
+
+def _files(found: Conformance) -> list[str]:
+    """Return the public files as a table, with the outcome of the conversion of each."""
+    if not found.files:
+        return []
+    converted = sum(not each.refused for each in found.files)
+    rows = "".join(
+        f"| `{each.source}` | {each.form} | {_outcome(each)} |\n" for each in found.files
+    )
+    return [
+        _FILES,
+        f"{converted} of {len(found.files)} public files are converted; the others name the "
+        f"field.\n\n| public file | form | outcome |\n|---|---|---|\n{rows}",
+    ]
+
+
+def _outcome(file: PublicFile) -> str:
+    fields = [f"`{each}` {words}" if each else words for each, words in file.refused.items()]
+    return f"refused: {' '.join(fields)}" if fields else "converted"
 
 
 def _said(sentence: Sentence) -> str:

@@ -71,6 +71,24 @@ def test_what_is_unproven_and_what_is_unknown_is_told(tmp_path: Path) -> None:
     assert "**No test yet.**" in conformance.page(found)
 
 
+def test_the_page_lists_the_public_files_and_their_outcomes(tmp_path: Path) -> None:
+    corpus = tmp_path / "crds" / "corpus"
+    corpus.mkdir(parents=True)
+    (tmp_path / "requirements.toml").write_text('[R1]\ntext = "one"\n')
+    (corpus / "index.toml").write_text(
+        '[[file]]\nfile = "a"\nsource = "o/n:a"\nform = "arm"\nmanifests = {}\n'
+        '[[file]]\nfile = "b"\nsource = "o/n:b"\nform = "az"\nrefused = {"[0].id" = "is x."}\n'
+        '[[file]]\nfile = "c"\nsource = "o/n:c"\nform = "arm"\nrefused = {"" = "is no JSON."}\n'
+    )
+
+    page = conformance.page(conformance.read(tmp_path))
+
+    assert "1 of 3 public files are converted; the others name the field." in page
+    assert "| `o/n:a` | arm | converted |\n" in page
+    assert "| `o/n:b` | az | refused: `[0].id` is x. |\n" in page
+    assert "| `o/n:c` | arm | refused: is no JSON. |\n" in page
+
+
 def test_every_sentence_of_the_description_is_in_exactly_one_state() -> None:
     found = conformance.read()
 

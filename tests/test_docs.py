@@ -210,6 +210,25 @@ def test_commands_in_code_blocks_exist(page: Path) -> None:
     assert set(BENDYBUS.findall(blocks)) <= commands
 
 
+def is_command(words: list[str]) -> bool:
+    """Whether the words behind `bendybus` begin with a command, and with one of its commands."""
+    command: Any = typer.main.get_command(app)
+    while within := getattr(command, "commands", None):
+        if not words or words[0] not in within:
+            return False
+        command, words = within[words[0]], words[1:]
+    return True
+
+
+def test_the_page_of_azure_commands_names_commands_that_exist() -> None:
+    page = (ROOT / "docs" / "reference" / "azure-commands.md").read_text(encoding="utf-8")
+    commands = [each.split() for each in re.findall(r"`bendybus ([a-z][^`]*)`", page)]
+
+    assert len(commands) > 20
+    assert [words for words in commands if not is_command(words)] == []
+    assert not is_command(["create", "namespace", "NAME"])
+
+
 def test_the_example_of_topics_is_a_bus() -> None:
     file = ROOT / "examples" / "kubernetes" / "topics.yaml"
 

@@ -93,6 +93,8 @@ def test_an_expression_means_what_it_means_in_azure(text: Any, value: Any) -> No
         ("[toLower(uniqueString(resourceGroup().id))]", "uniqueString"),
         ("[resourceGroup().location]", "resourceGroup.location"),
         ("[listKeys('x', '2021').primaryKey]", "listKeys.primaryKey"),
+        ("[listKeys('x', '2021').keys[0].value]", "listKeys.keys.0.value"),
+        ("[reference('bus', '2024-01-01', 'full').sku.name]", "reference.sku.name"),
         ("[utcNow()]", "utcNow"),
     ],
 )
@@ -102,6 +104,13 @@ def test_what_only_azure_knows_is_asked_for_by_name(text: str, name: str) -> Non
     assert asked.value.name == name
 
     assert evaluation(**{name.lower(): "Given"}).value(text).lower() == "given"
+
+
+def test_a_member_is_asked_for_where_only_another_is_given() -> None:
+    text = "[concat(resourceGroup().name, resourceGroup().location)]"
+
+    with pytest.raises(AskedError, match=r"--set resourceGroup\.location=VALUE"):
+        evaluation(**{"resourcegroup.name": "g"}).value(text)
 
 
 @pytest.mark.parametrize(

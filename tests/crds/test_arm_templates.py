@@ -198,6 +198,55 @@ def test_copies_conditions_symbols_and_inner_templates() -> None:
     }
 
 
+def test_old_templates_have_times_of_dotnet_a_path_and_rules_with_nulls() -> None:
+    rule = {"filterType": None, "correlationFilter": None, "sqlFilter": None, "action": None}
+    document = template(
+        NAMESPACE,
+        resource("namespaces/queues", "shop/q", properties={"path": "q", "lockDuration": "00:00:30",
+            "defaultMessageTimeToLive": "14.00:00:00", "userMetadata": "00:00:30",
+            "autoDeleteOnIdle": "10675199.02:48:05.4775807"}),
+        resource("namespaces/topics", "shop/t"),
+        resource("namespaces/topics/subscriptions", "shop/t/s"),
+        resource("namespaces/topics/subscriptions/rules", "shop/t/s/all", properties=rule),
+        resource("namespaces/topics/subscriptions/rules", "shop/t/s/old", properties={
+            "Filter": {"sqlExpression": "a = 1", "requiresPreprocessing": True}}),
+    )  # fmt: skip
+
+    found = converted(document)
+
+    assert specs(found)["Queue q"] == {
+        "lockDuration": "PT30S",
+        "defaultMessageTimeToLive": "P14D",
+        "autoDeleteOnIdle": "P10675199DT2H48M5.4775807S",
+        "userMetadata": "00:00:30",
+    }
+    assert specs(found)["Subscription t-s"]["rules"] == [
+        {"name": "all", "sqlFilter": {"sqlExpression": "1=1"}},
+        {"name": "old", "sqlFilter": {"sqlExpression": "a = 1"}},
+    ]
+    assert [str(each) for each in found.differences()] == [
+        "not supported: resources[1].properties.path: has no effect: the name of the resource "
+        "counts.",
+        "not supported: resources[5].properties.Filter.requiresPreprocessing: has no effect.",
+    ]
+
+
+def test_a_nested_resource_of_another_provider_is_reported() -> None:
+    logs = {"type": "providers/diagnosticSettings", "name": "Microsoft.Insights/service"}
+
+    found = converted(template({**NAMESPACE, "resources": [logs]}))
+
+    assert {each.path: each.outcome for each in found.findings}["resources[0].resources[0]"] is (
+        Outcome.NOT_SUPPORTED
+    )
+
+
+def test_a_nested_resource_may_have_the_whole_type_and_the_last_part_of_its_name() -> None:
+    nested = resource("namespaces/queues", "orders")
+
+    assert "Queue orders" in specs(converted(template({**NAMESPACE, "resources": [nested]})))
+
+
 def test_values_of_parameters_come_from_outside_as_their_type() -> None:
     document = template(
         NAMESPACE,
@@ -243,8 +292,11 @@ def test_every_field_has_a_finding() -> None:
     ("document", "words"),
     [
         (template(), "has no resource of Service Bus"),
-        (template(NAMESPACE, resource("namespaces", "other")), "has 2 namespaces, shop, other"),
+        (template(NAMESPACE, resource("namespaces", "other")), "is of a second namespace. The file has shop, other"),
         (template(NAMESPACE, resource("namespaces/queues", "shop/a/b")), "must have 2 parts"),
+        (template(NAMESPACE, resource("namespaces/queues", "a")), "must have 2 parts"),
+        (template({**NAMESPACE, "resources": [resource("namespaces/topics/subscriptions", "a")]}),
+         "resources[0].resources[0].name: must have 3 parts"),
         (template(NAMESPACE, resource("namespaces/queues", "shop/a", properties={
             "lockDuration": "PT10M"})), "resources[1].properties.lockDuration"),
         (template(NAMESPACE, resource("namespaces/queues", "shop/a", properties={

@@ -84,6 +84,16 @@ def test_a_namespace_with_what_is_in_it() -> None:
     }
 
 
+def test_null_is_the_same_as_absent() -> None:
+    absent = {"alternateName": None, "encryption": None, "unknown": None, "zoneRedundant": None}
+
+    found = arm.of_resources(
+        "stdin", Form.AZ, Asked(), lambda reader: az.read(reader, [printed("shop", **absent)])
+    )
+
+    assert found.differences() == []
+
+
 def test_one_resource_by_itself() -> None:
     assert converted(printed("shop/queues/orders"))["Queue orders"] == {}
 

@@ -38,6 +38,8 @@ _IDLE: Final = MappingProxyType(
         "RequiresPreprocessing": "has no effect.",
     }
 )
+# The one version that there is.
+_USUAL: Final = MappingProxyType({"CompatibilityLevel": (20,)})
 
 
 def read(reader: FieldReader, field: Field | None, *, partitioned: bool) -> list[dict[str, Any]]:
@@ -155,7 +157,7 @@ def _sql(reader: FieldReader, path: str, name: str, found: Mapping[str, Field]) 
     field = reader.required(path, found, name)
     if field is None:
         return {}
-    inner = reader.fields(*field, (_SQL,), idle=_IDLE)
+    inner = reader.fields(*field, (_SQL,), idle=_IDLE, usual=_USUAL)
     given = reader.required(field[0], inner, _SQL)
     text = reader.text(given)
     if given is None or text is None:
@@ -165,7 +167,7 @@ def _sql(reader: FieldReader, path: str, name: str, found: Mapping[str, Field]) 
 
 
 def _action(reader: FieldReader, path: str, value: Any) -> dict[str, Any]:
-    found = reader.fields(path, value, (_SQL,), idle=_IDLE)
+    found = reader.fields(path, value, (_SQL,), idle=_IDLE, usual=_USUAL)
     text = reader.text(found.get(_SQL))
     if text is None:
         return {}
@@ -179,7 +181,7 @@ def _correlation(reader: FieldReader, path: str, found: Mapping[str, Field]) -> 
         return {}
     problems = len(reader.problems)
     names = {name: to_camel(each) for each, name in rule.SYSTEM_PROPERTIES.items()}
-    inner = reader.fields(*field, (*names, _PROPERTIES), idle=_IDLE)
+    inner = reader.fields(*field, (*names, _PROPERTIES), idle=_IDLE, usual=_USUAL)
     made: dict[str, Any] = {}
     for name, own in names.items():
         text = reader.text(inner.get(name))

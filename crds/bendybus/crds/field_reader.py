@@ -93,7 +93,9 @@ class FieldReader:
         for key, given in value.items():
             at = json_text.step(path, key)
             name = names.get(key.lower())
-            if name is None:
+            if given is None:
+                self.taken(at, _NULL)
+            elif name is None:
                 hint = suggestions.did_you_mean(key, names.values())
                 self.not_supported(at, f"is not a known field.{hint}")
             elif name in found:
@@ -102,8 +104,6 @@ class FieldReader:
                 self.taken(at, "means nothing else here.")
             elif name in idle:
                 self.not_supported(at, idle[name])
-            elif given is None:
-                self.taken(at, _NULL)
             else:
                 found[name] = at, given
         return found

@@ -145,6 +145,17 @@ def settings(form: Form, kind: EntityKind) -> dict[str, Setting]:
     }
 
 
+def of_other_kinds(form: Form, kind: EntityKind) -> dict[str, str]:
+    """Return the names of settings that only other kinds of entity have, and what to say."""
+    own = settings(form, kind)
+    return {
+        name: f"has no effect on a {kind}."
+        for other in EntityKind
+        for name in settings(form, other)
+        if name not in own
+    }
+
+
 def lacks(form: Form, kind: EntityKind, setting: str) -> bool:
     """Whether a form cannot hold a setting."""
     return kind in BY_SETTING[setting].lacking.get(form, ())
@@ -199,6 +210,7 @@ class Idle:
 IDLE_OF_ENTITIES: Final = (
     Idle("isClientAffine", _AFFINITY, ("client_scoped_subscription_enabled",)),
     Idle("clientAffineProperties", _AFFINITY, ("client_scoped_subscription",)),
+    Idle("path", "has no effect: the name of the resource counts."),
 )
 IDLE_OF_NAMESPACES: Final = (
     Idle("minimumTlsVersion", "has no effect: it is 1.2.", ("minimum_tls_version",), ("1.2",)),
@@ -219,6 +231,16 @@ IDLE_OF_NAMESPACES: Final = (
     Idle("alternateName", "is not supported: a bus has one name."),
     Idle("geoDataReplication", RECOVERY),
     Idle("platformCapabilities", "is not supported: nodes of the cluster decide what they can do."),
+)
+# Fields of any resource of Azure, by their names in lower case.
+OF_RESOURCES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "location": ELSEWHERE,
+        "capacity": "has no effect: a bus has what its pods get.",
+        "tags": "has no effect: labels of its manifest are those of the bus.",
+        "identity": "is not supported: a bus has no identity in Azure.",
+        "network_rule_set": NETWORK,
+    }
 )
 # Types of resources below a namespace that Bendybus has not, by their last part in lower case.
 OTHER_RESOURCES: Final[Mapping[str, str]] = MappingProxyType(

@@ -95,9 +95,15 @@ def _of_loaded(loaded: Sequence[Loaded]) -> Bus:
         for each in loaded
         if isinstance(each.manifest, EntityManifest)
     ]
-    entities = _in_order(found)
+    topics = {each.path.lower() for each in found if each.kind is EntityKind.TOPIC}
+    alone = [each for each in found if each.topic and each.topic.lower() not in topics]
+    entities = _in_order([each for each in found if each not in alone])
     name = "default" if space is None else space.metadata.name
     policies, lost = _policies(space, entities)
+    lost += [
+        Finding(each.place, Outcome.NOT_SUPPORTED, "is left out: its topic is not there.")
+        for each in alone
+    ]
     return Bus(name, tier, count, policies, entities, (*_lost(space), *lost))
 
 

@@ -16,9 +16,9 @@ from bendybus.crds import emulator_rules, forms, json_text
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError
-from bendybus.crds.field_reader import FieldReader
+from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.forms import Form
-from bendybus.crds.imports import arm_template
+from bendybus.crds.imports import arm_template, time_spans
 from bendybus.crds.imports.arm_template import Resource
 from bendybus.crds.imports.asked import Asked
 from bendybus.crds.imports.importer import Conventions, Importer, first
@@ -97,10 +97,11 @@ class _Converter:
                 "", f"has no namespace {self._asked.only!r} (--only). It has {shown:.1000}."
             )
         elif not only and len(names) > 1:
+            other = next(each for each in found if each.names[0].lower() == [*names][1])
             self._reader.problem(
-                "",
-                f"has {len(names)} namespaces, {shown:.1000}: a bus is one. Choose one with --only "
-                "NAME.",
+                other.place,
+                f"is of a second namespace. The file has {shown:.1000}, and a bus is one: choose it "
+                "with --only NAME.",
             )
         if self._reader.problems:
             raise ManifestError(*first(self._reader.problems))
@@ -147,9 +148,10 @@ class _Converter:
     def _sku(self, own: Resource) -> dict[str, Any]:
         """Return tier and partitions of the bus."""
         importer, reader = self._importer, self._reader
-        at, value = own.fields.get("sku", (json_text.step(own.place, "sku"), {}))
         idle = {"capacity": "has no effect: a bus has what its pods get.", "family": ""}
-        sku = reader.fields(at, value, ("tier", "name"), idle=idle)
+        sku: dict[str, Field] = {}
+        if "sku" in own.fields:
+            sku = reader.fields(*own.fields["sku"], ("tier", "name"), idle=idle)
         for place, given in sku.values():
             tier = {each.value.lower(): each for each in Tier}.get(str(given).lower())
             if tier is None:
@@ -219,7 +221,10 @@ class _Converter:
         for each in sorted(found, key=lambda one: one.types != ("namespaces", "topics")):
             kind = _KINDS.get(each.types)
             if kind is not None:
-                settings = self._importer.settings(kind, each.place, each.fields.get("properties"))
+                field = each.fields.get("properties")
+                if field is not None:
+                    field = field[0], time_spans.in_iso(field[1])
+                settings = self._importer.settings(kind, each.place, field)
                 if kind is EntityKind.TOPIC:
                     topics[each.names[1].lower()] = bool(settings.get("enablePartitioning"))
                 partitioned = topics.get(each.names[1].lower(), False)
@@ -256,6 +261,8 @@ class _Converter:
             return properties
         made: dict[str, Any] = {}
         for name, value in properties.items():
+            if value is None:
+                continue
             lower = "sqlfilter" if name.lower() == "filter" else name.lower()
             place = json_text.step(at, name)
             if lower in made:

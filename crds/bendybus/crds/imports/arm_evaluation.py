@@ -61,6 +61,14 @@ class Budget:
             raise TemplateError("is too much to evaluate: the file makes too many or large values.")
 
 
+class _Given(dict[str, Any]):
+    """The members that are given of a result of Azure. `name`: of the result."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True)
 class _Lambda:
     """A function that a template has: its parameters' names, and its expression."""
@@ -160,13 +168,20 @@ class Evaluation:
             case Member(of, key):
                 found_key = self._evaluated(key, names)
                 try:
-                    return arm_functions.member(self._evaluated(of, names), found_key)
+                    value = self._evaluated(of, names)
                 except AskedError as error:
                     if error.name.lower().partition(".")[0] in OF_AZURE and isinstance(
                         key, Literal
                     ):
                         return self._of_azure(f"{error.name}.{found_key}")
                     raise
+                if not isinstance(value, _Given):
+                    return arm_functions.member(value, found_key)
+                # Items of a list, too, are given by their number after a dot.
+                step = str(found_key).lower()
+                if step not in value:
+                    raise AskedError(f"{value.name}.{found_key}")
+                return value[step]
             case Call():
                 found = self._called(expression, names)
                 self.budget.spend(arm_functions.size_of(found))
@@ -202,11 +217,11 @@ class Evaluation:
         if lower in self.given:
             return self.given[lower]
         below = f"{lower}."
-        found = {
-            each.removeprefix(below): value
-            for each, value in self.given.items()
-            if each.startswith(below)
-        }
+        found = _Given(name)
+        for each in self.given:
+            if each.startswith(below):
+                step = each.removeprefix(below).partition(".")[0]
+                found[step] = self._of_azure(f"{name}.{step}")
         if not found:
             raise AskedError(name)
         return found

@@ -207,7 +207,11 @@ class _Template:
             return
         provider, *types = lower.split("/")
         full = "." in provider
-        if full and (provider != PROVIDER or types[:1] != [NAMESPACES]):
+        # A nested one of another provider is called providers/TYPE, its name PROVIDER/NAME.
+        others = provider == "providers" or (
+            full and (provider != PROVIDER or types[:1] != [NAMESPACES])
+        )
+        if others:
             self._reader.not_supported(place, f"is {kind}, no resource of Service Bus.")
             return
         names = self._names(place, written, within, len(types) if full else 1)
@@ -258,7 +262,9 @@ class _Template:
             self._reader.wrong(at, "text", found)
             return None
         names = tuple(found.split("/"))
-        if len(names) not in (count, 1) or not all(names):
+        # A nested resource has the last part only, even if its type is written in full.
+        whole = len(names) == count or (len(names) == 1 and len(within.names) == count - 1)
+        if not whole or not all(names):
             self._reader.problem(
                 at, f"must have {count} parts between slashes, one for each part of the type."
             )
@@ -277,7 +283,7 @@ class _Template:
             elif name in _TAKEN:
                 self._reader.taken(at, _TAKEN[name])
             elif name not in _READ:
-                self._reader.not_supported(at, forms.ELSEWHERE)
+                self._reader.not_supported(at, forms.OF_RESOURCES.get(name, forms.ELSEWHERE))
         return found
 
     def _nested(

@@ -6,7 +6,6 @@ One object, or a list of them. Their properties are not below `properties`, and 
 says what they are and where, so several lists can be put together as one.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +13,6 @@ from bendybus.crds import json_text
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.imports import arm_id
 from bendybus.crds.imports.arm_template import Resource
-from bendybus.domain import durations
 
 # Fields that the service reports and that nobody sets.
 _REPORTED: Final = frozenset(
@@ -36,8 +34,6 @@ _REPORTED: Final = frozenset(
 # Where an object is that is printed alone.
 _ALONE: Final = "resource"
 _OF_NAMESPACE: Final = frozenset(("status", "sku"))
-# As older versions print a time: 0:01:00, or 14 days, 0:00:00.
-_SPAN: Final = re.compile(r"(?:(\d{1,8}) days?, )?(\d{1,2}):(\d{2}):(\d{2})(\.\d{1,7})?")
 
 
 def is_printed(document: Any) -> bool:
@@ -83,15 +79,6 @@ def _fields(
         elif name.lower() in _REPORTED or (len(types) == 1 and name.lower() in _OF_NAMESPACE):
             reader.taken(at, "is what the service reports.")
         else:
-            properties[name] = _duration(each) if isinstance(each, str) else each
+            properties[name] = each
     made["properties"] = place, properties
     return made
-
-
-def _duration(text: str) -> str:
-    found = _SPAN.fullmatch(text)
-    if found is None:
-        return text
-    days, hours, minutes, seconds = (int(each or 0) for each in found.groups()[:4])
-    whole_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return durations.render(durations.bounded(round((whole_s + float(found[5] or 0)) * 1_000)))

@@ -17,6 +17,7 @@ from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.forms import Form
+from bendybus.crds.imports import arm_id
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import API_VERSION
 from bendybus.domain import descriptions, durations, entity_settings, limits
@@ -31,6 +32,8 @@ _SIZE: Final = "max_size_in_megabytes"
 _CALENDAR: Final = re.compile(r"P(?!$)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(T.+)?\Z", re.ASCII)
 _YEAR_DAYS: Final = 365
 _MONTH_DAYS: Final = 30
+# Templates round TimeSpan.MaxValue, which has 2 hours and 48 minutes more, in several ways.
+_ENDLESS_MS: Final = 10_675_198 * limits.DAY_MS
 _WEEKS: Final = re.compile(r"P(\d{1,7})W\Z", re.ASCII)
 # The number of problems that are shown of one file.
 PROBLEMS_MAX: Final = 100
@@ -134,7 +137,8 @@ class Importer:
         at, value = field or (json_text.step(path, conventions.properties), None)
         found: dict[str, Field] = {}
         if field is not None:
-            found = self.reader.fields(at, value, settings, idle=conventions.idle)
+            others = forms.of_other_kinds(conventions.form, kind)
+            found = self.reader.fields(at, value, settings, idle=others | dict(conventions.idle))
         made: dict[str, Any] = {}
         for setting in {each.name: each for each in settings.values()}.values():
             names = forms.BY_SETTING[setting.name].names(conventions.form)
@@ -229,6 +233,8 @@ class Importer:
                 if text is None:
                     return None
                 self.reader.taken(path, "" if text else "is empty: none.")
+                if setting.type is SettingType.NAME and not self._conventions.as_azure:
+                    text = arm_id.entity_name(text)
                 return text or None
 
     def _typed(self, field: Field, wanted: type, words: str) -> Any:
@@ -263,6 +269,9 @@ class Importer:
             shortest = durations.render(least)
             self.reader.changed(path, f"{text} became {shortest}, the shortest that Azure has.")
             return shortest
+        if setting.endless and milliseconds is not None and milliseconds >= _ENDLESS_MS:
+            self.reader.taken(path, "is without end.")
+            return durations.render(None)
         if re.fullmatch(durations.ISO_PATTERN, text):
             self.reader.taken(path)
             return text
