@@ -29,8 +29,6 @@ class Form(StrEnum):
     EMULATOR = "emulator"
 
 
-# Forms that `bendybus convert` writes.
-WRITTEN: Final = (Form.MANIFESTS, Form.ARM, Form.ASO, Form.TERRAFORM, Form.EMULATOR)
 TITLES: Final[Mapping[Form, str]] = MappingProxyType(
     {
         Form.MANIFESTS: "manifests",

@@ -22,7 +22,7 @@ from bendybus.cli.bus.kubectl import Absent, Forbidden, Kubectl
 from bendybus.cli.errors import CliError, NotFound, Unreachable
 from bendybus.domain.backoff import Backoff
 
-_BUSES: Final = "busnamespaces.bendybus.io"
+BUSES: Final = "busnamespaces.bendybus.io"
 _SECRET: Final = "{name}-rootmanagesharedaccesskey"
 _STRING: Final = "primaryConnectionString"
 _AUTHORITIES: Final = "ca.crt"
@@ -100,13 +100,13 @@ def find(kubectl: Kubectl, wanted: str) -> BusKey:
     """Return the bus that is meant: the named one, or the only one. Raises CliError."""
     if wanted:
         try:
-            return _key_of(kubectl.json("get", _BUSES, wanted))
+            return _key_of(kubectl.json("get", BUSES, wanted))
         except Absent as error:
             raise NotFound(
                 f"There is no BusNamespace {wanted!r} in namespace {kubectl.namespace_name()!r} of "
                 f"{kubectl.where}. kubectl get busnamespaces -A lists them."
             ) from error
-    found = kubectl.json("get", _BUSES)["items"]
+    found = kubectl.json("get", BUSES)["items"]
     if not found:
         raise NotFound(
             f"There is no BusNamespace in namespace {kubectl.namespace_name()!r} of "

@@ -2,35 +2,60 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
 
 from bendybus.cli.bus import emulator_configs
+from bendybus.cli.bus.cluster import ClusterChoice
 from bendybus.cli.bus.manifests import STDIN
-from bendybus.cli.errors import UsageError
+from bendybus.cli.errors import CliError, UsageError
+from bendybus.cli.output import printing
+from bendybus.crds.bundle import NamespaceSettings
 from bendybus.crds.forms import Form
 from bendybus.crds.imports.asked import Asked
+from bendybus.domain.errors import BusError
 
 if TYPE_CHECKING:
+    from bendybus.crds.bundle import Bundle
     from bendybus.crds.conversion import Conversion
 
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A value that the file asks for by name; repeat it."
+    ),
+]
+Parameters = Annotated[Path | None, typer.Option(metavar="FILE", help="Parameters of a template.")]
+Only = Annotated[
+    str, typer.Option(metavar="NAME", help="The namespace to take, where a file has several.")
+]
 # Azure takes templates of 4 MB.
 _BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def read(
-    path: Path, form: Form | None, asked: Asked, *, partition_count: int | None = None
+    path: Path,
+    form: Form | None,
+    asked: Asked,
+    *,
+    partition_count: int | None = None,
+    instead: str = "",
 ) -> "Conversion":
     """Return the manifests of a file. Raises CliError, or ManifestError with every problem.
 
     `form`: None recognises it. `partition_count`: of the bus of a Config.json, which has no word
-    for that.
+    for that. `instead`: the option for manifests, where they are no file of another program.
     """
     from bendybus.crds.imports import reading
 
     source, data = _input(path)
     found = reading.documents(source, data)
     form = form or reading.recognised(source, found)
+    if form is Form.MANIFESTS and instead:
+        raise UsageError(f"{source} has manifests: give it with {instead}.")
     if form is not Form.EMULATOR and partition_count is not None:
         raise UsageError(
             "--premium is for a Config.json: this file says premiumMessagingPartitions itself."
@@ -41,6 +66,66 @@ def read(
         raise UsageError("--only: this file has one namespace. Leave it out.")
     count = emulator_configs.PARTITIONS_DEFAULT if partition_count is None else partition_count
     return reading.convert(source, form, found, asked, partition_count=count)
+
+
+def for_running(path: Path, asked: Asked, running: NamespaceSettings) -> "Bundle":
+    """Return the entities of a file for a bus that runs, and say the report on stderr.
+
+    Whatever name the namespace has in the file, its entities are made on that bus: it has the
+    partitions that the file asks for, or CliError is raised. Raises ManifestError, too.
+    """
+    from bendybus.crds import bundling
+
+    found = read(path, None, replace(asked, running=running), instead="bendybus apply -f")
+    emulator_configs.say_report(found)
+    own = found.bundle.namespace.name
+    if own != running.name:
+        printing.note(f"{found.source}: what is in {own} is made on bus {running.name}.")
+    # As manifests are applied: what clients made is not taken over, and rules are kept.
+    bundle = replace(
+        found.bundle,
+        namespace=replace(found.bundle.namespace, name=running.name),
+        default_rules=False,
+        takes_over=False,
+    )
+    try:
+        bundling.check_against(running, bundle)
+    except BusError as error:
+        raise CliError(error.message) from error
+    return bundle
+
+
+def for_cluster(path: Path, asked: Asked, choice: ClusterChoice) -> str:
+    """Return the manifests of a file, as YAML, and say the report on stderr.
+
+    With a bus chosen by name, the entities are for it; else the file's namespace is made a bus.
+    Raises CliError, or ManifestError with every problem.
+    """
+    from bendybus.cli.bus import exports
+    from bendybus.crds import bundling
+    from bendybus.crds.exports import writing
+
+    running = exports.settings_on_cluster(choice) if choice.bus else None
+    found = read(path, None, replace(asked, running=running), instead="bendybus apply -f")
+    emulator_configs.say_report(found)
+    documents = found.documents
+    if running is not None:
+        named = replace(found.bundle.namespace, name=running.name)
+        try:
+            bundling.check_against(running, replace(found.bundle, namespace=named))
+        except BusError as error:
+            raise CliError(error.message) from error
+        printing.note(
+            f"{found.source}: what is in {found.bundle.namespace.name} is made on bus "
+            f"{running.name}; its policies are not, since that bus has a manifest of its own."
+        )
+        of_bus = {"namespaceRef": {"name": running.name}}
+        documents = tuple(
+            {**each, "spec": {**each["spec"], **of_bus}}
+            for each in documents
+            if each["kind"] != "BusNamespace"
+        )
+    return writing.text(Form.MANIFESTS, documents)
 
 
 def values(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:

@@ -1,23 +1,30 @@
 """`apply`: entities by manifest, on a bus, or on a cluster by kubectl, until they are Ready."""
 
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import manifests
+from bendybus.cli.bus import imports, manifests
+from bendybus.cli.bus.cluster import ClusterChoice
 from bendybus.cli.bus.kubectl import Kubectl
 from bendybus.cli.bus.manifests import ManifestEntities
-from bendybus.cli.commands import process_commands
 from bendybus.cli.commands.entity_commands import DryRun, connected, lagging
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.crds.bundle import KINDS
+from bendybus.crds.imports.asked import Asked
 
+ApplyFiles = Annotated[
+    list[Path],
+    typer.Option("--file", "-f", help="Manifests: a YAML file, a folder of them, or - for stdin."),
+]
 _PATIENCE_S: Final = 10.0
 _WAIT_S: Final = 120.0
 GROUP: Final = "bendybus.io/"
@@ -39,7 +46,18 @@ _FINAL: Final = frozenset(
 
 def apply(
     context: typer.Context,
-    files: process_commands.Files,
+    files: ApplyFiles = [],  # noqa: B006
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Instead of manifests: a file of another program, as bendybus convert reads it.",
+        ),
+    ] = None,
+    settings: imports.Settings = None,
+    parameters: imports.Parameters = None,
+    only: imports.Only = "",
     wait: Annotated[
         float, typer.Option(min=0, help="On a cluster: seconds to wait for Ready; 0: do not.")
     ] = _WAIT_S,
@@ -47,20 +65,46 @@ def apply(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Apply manifests to a running bus, or a cluster."""
-    with manifests.readable(files) as paths:
-        if context.obj.cluster is not None:
+    if bool(files) == (from_ is not None):
+        raise UsageError("Name manifests with -f, or a file of another program with --from.")
+    if from_ is None and (settings or parameters or only):
+        option = "--set" if settings else "--parameters" if parameters else "--only"
+        raise UsageError(f"{option} is for the file of --from. Leave it out.")
+    asked = Asked(imports.values(settings or (), parameters), only)
+    if context.obj.cluster is not None:
+        with _manifests(files, from_, asked, context.obj.cluster) as paths:
             _apply_to_cluster(context.obj.cluster.kubectl, paths, wait, output, dry_run)
-            return
-        with connected(context) as bus:
-            bundle = manifests.load_for(bus.namespace_settings(), paths)
-            patience = manifests.Patience(_PATIENCE_S)
-            entities = ManifestEntities(bus)
-            if dry_run:
-                existing = patience.call(lambda: entities.all(bundle.entities))
-                outcomes = [manifests.Outcome(step) for step in manifests.plan(bundle, existing)]
-            else:
-                outcomes = manifests.apply(entities, bundle, patience)
+        return
+    with manifests.readable(files) as paths, connected(context) as bus:
+        running = bus.namespace_settings()
+        bundle = (
+            manifests.load_for(running, paths)
+            if from_ is None
+            else imports.for_running(from_, asked, running)
+        )
+        patience = manifests.Patience(_PATIENCE_S)
+        entities = ManifestEntities(bus)
+        if dry_run:
+            existing = patience.call(lambda: entities.all(bundle.entities))
+            outcomes = [manifests.Outcome(step) for step in manifests.plan(bundle, existing)]
+        else:
+            outcomes = manifests.apply(entities, bundle, patience)
     _say_applied(outcomes, output, dry_run)
+
+
+@contextmanager
+def _manifests(
+    files: Sequence[Path], from_: Path | None, asked: Asked, choice: ClusterChoice
+) -> Iterator[list[Path]]:
+    """Give files for kubectl: those of the user, or one that is made of another program's."""
+    if from_ is None:
+        with manifests.readable(files) as paths:
+            yield paths
+        return
+    with tempfile.TemporaryDirectory(prefix="bendybus-") as folder:
+        path = Path(folder) / "converted.yaml"
+        path.write_text(imports.for_cluster(from_, asked, choice), encoding="utf-8")
+        yield [path]
 
 
 def _say_applied(outcomes: Sequence[manifests.Outcome], output: Output, dry_run: bool) -> None:

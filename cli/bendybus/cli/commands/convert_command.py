@@ -1,19 +1,36 @@
-"""`convert`: files of other programs as manifests, with a report."""
+"""`convert`: files of other programs as manifests, and a bus in the forms of other programs."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
-from bendybus.cli.bus import emulator_configs, imports
+from bendybus.cli.bus import emulator_configs, exports, imports
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
+from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.crds.forms import Form
 from bendybus.crds.imports.asked import Asked
+
+if TYPE_CHECKING:
+    from bendybus.crds.conversion import Conversion
+
+
+class As(StrEnum):
+    """A form that is written."""
+
+    MANIFESTS = "manifests"
+    ARM = "arm"
+    ASO = "aso"
+    TERRAFORM = "terraform"
+    EMULATOR = "emulator"
+
+
+# Values that files of Azure Service Operator need, and that nothing else asks for.
+_OF_OPERATOR = ("location", "resourceGroup")
 
 
 class Report(StrEnum):
@@ -24,29 +41,26 @@ class Report(StrEnum):
 
 
 def convert(
+    context: typer.Context,
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            help="Config.json of the emulator, a template of Azure Resource Manager in JSON, as "
-            "Bicep compiles it, or what az servicebus prints; - for stdin."
+            help="Template of Azure Resource Manager (JSON, as Bicep compiles it), what terraform "
+            "show -json or az servicebus prints, manifests of Azure Service Operator, Config.json "
+            "of the emulator, or manifests; - for stdin; none: the bus that runs."
         ),
-    ],
+    ] = None,
+    as_: Annotated[
+        As,
+        typer.Option("--as", help="The form to write."),
+    ] = As.MANIFESTS,
     premium: Annotated[
         int | None,
         typer.Option(metavar="N", help="Partitions for a Config.json: 1, 2, 4, 8 or 16."),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A value that the template asks for; repeat it."
-        ),
-    ] = None,
-    parameters: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Parameters of the template.")
-    ] = None,
-    only: Annotated[
-        str, typer.Option(metavar="NAME", help="Of several namespaces in the file: this one.")
-    ] = "",
+    settings: imports.Settings = None,
+    parameters: imports.Parameters = None,
+    only: imports.Only = "",
     form: Annotated[
         Form | None, typer.Option(help="The form of the file; recognised by default.")
     ] = None,
@@ -54,37 +68,64 @@ def convert(
         bool, typer.Option("--strict", help="Fail if anything was changed or is not supported.")
     ] = False,
     to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the manifests there; not on stdout.")
+        Path | None, typer.Option(metavar="FILE", help="Write there; not on stdout.")
     ] = None,
     report: Annotated[
         Report, typer.Option(help="On stderr: text, or json: one line for each field.")
     ] = Report.TEXT,
+    output: OutputOption = Output.TABLE,
 ) -> None:
-    """Convert files of other programs to manifests: Config.json, templates of Azure, az."""
+    """Convert files of other programs to manifests, and a bus to their forms."""
     if premium is not None:
         emulator_configs.check_premium(premium)
-    if to is not None and to.exists() and file.exists() and to.samefile(file):
+    if file is not None and to is not None and to.exists() and file.exists() and to.samefile(file):
         raise UsageError(f"--to: {to} is the file to convert. Choose another.")
-    asked = Asked(imports.values(settings or (), parameters), only)
-    conversion = imports.read(file, form, asked, partition_count=premium)
-    # Escaped: no character of a file reaches the terminal.
-    text = yaml.safe_dump_all(
-        # Through JSON, since values of an enumeration are texts of a class of their own.
-        [json.loads(json.dumps(each)) for each in conversion.documents],
-        sort_keys=False,
-        explicit_start=True,
-    )
-    if strict and (left := conversion.differences()):
-        emulator_configs.say_report(conversion)
+    given = imports.values(settings or (), parameters)
+    wanted = Form(as_.value)
+    for_writing = {}
+    if wanted is Form.ASO:
+        for_writing = {name: given.pop(name) for name in _OF_OPERATOR if name in given}
+    if file is not None:
+        found = imports.read(file, form, Asked(given, only), partition_count=premium)
+    elif given or only or premium is not None or form is not None:
+        option = "--set" if given else "--only" if only else "--form" if form else "--premium"
+        raise UsageError(f"{option} is for a file to convert. Name one, or leave it out.")
+    else:
+        found = exports.running(context.obj)
+    _say(_written(found, wanted, for_writing), wanted, strict, to, report, output)
+
+
+def _written(found: "Conversion", wanted: Form, given: dict[str, Any]) -> "Conversion":
+    """Return the documents of the form, with what they lack in the report, too."""
+    from bendybus.crds.exports import writing
+
+    made = writing.write(found.source, found.documents, wanted, given)
+    return replace(found, documents=made.documents, findings=(*found.findings, *made.findings))
+
+
+def _say(
+    found: "Conversion", form: Form, strict: bool, to: Path | None, report: Report, output: Output
+) -> None:
+    from bendybus.crds.exports import writing
+
+    if strict and (left := found.differences()):
+        emulator_configs.say_report(found)
         raise CliError(
             f"--strict: {len(left)} fields were changed or are not supported. Nothing is written."
         )
+    text = writing.text(form, found.documents)
+    if to is not None:
+        to.write_text(text, encoding="utf-8")
+    if output.structured:
+        facts = {"source": found.source, "form": form.value}
+        made = [] if to is not None else [json.loads(json.dumps(each)) for each in found.documents]
+        findings = [asdict(each) for each in found.findings]
+        printing.structured({**facts, "documents": made, "report": findings}, output)
+        return
     if to is None:
         print(text, end="", flush=True)
-    else:
-        to.write_text(text, encoding="utf-8")
     if report is Report.JSON:
-        for finding in conversion.findings:
+        for finding in found.findings:
             printing.note(printing.json_text(asdict(finding)))
     else:
-        emulator_configs.say_report(conversion)
+        emulator_configs.say_report(found)

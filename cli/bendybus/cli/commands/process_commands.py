@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from bendybus.cli import endpoint
-from bendybus.cli.bus import bus_choice, emulator_configs, management, manifests
+from bendybus.cli.bus import bus_choice, emulator_configs, imports, management, manifests
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.manifests import Change, ManifestEntities, Outcome
@@ -23,6 +23,7 @@ from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import LOCAL_BUS, Bundle, NamespaceSettings
+from bendybus.crds.imports.asked import Asked
 from bendybus.domain import subscription_name
 from bendybus.domain.limits import Tier
 from bendybus.v1 import management_pb2 as pb
@@ -45,7 +46,8 @@ Config = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Instead of manifests: Config.json of the official emulator, or - for stdin.",
+        help="Instead of manifests: a file of another program, as bendybus convert reads it: "
+        "Config.json of the official emulator, a template, a plan; - for stdin.",
     ),
 ]
 DataFolder = Annotated[
@@ -99,6 +101,9 @@ def up(
         list[str], typer.Option(help="Without manifests: a queue of the bus; repeatable.")
     ] = [],  # noqa: B006
     config: Config = None,
+    settings: imports.Settings = None,
+    parameters: imports.Parameters = None,
+    only: imports.Only = "",
     premium: Annotated[
         int | None,
         typer.Option(
@@ -137,7 +142,7 @@ def up(
     choice: Choice = context.obj
     bus_choice.refuse_cluster(choice, "up", "helm install, then kubectl apply -f FILE.")
     serve(
-        _wanted(files, queue, config, premium),
+        _wanted(files, queue, config, premium, _asked(config, settings, parameters, only)),
         choice,
         data=data,
         listening=Listening(port, amqp_port, http_port, host),
@@ -146,8 +151,22 @@ def up(
     )
 
 
+def _asked(
+    config: Path | None, settings: list[str] | None, parameters: Path | None, only: str
+) -> Asked:
+    """Return what the options say about the file of another program."""
+    if config is None and (settings or parameters or only):
+        option = "--set" if settings else "--parameters" if parameters else "--only"
+        raise UsageError(f"{option} is for the file of --config. Leave it out.")
+    return Asked(imports.values(settings or (), parameters), only)
+
+
 def _wanted(
-    files: Sequence[Path], queues: Sequence[str], config: Path | None, premium: int | None
+    files: Sequence[Path],
+    queues: Sequence[str],
+    config: Path | None,
+    premium: int | None,
+    asked: Asked,
 ) -> Bundle:
     """Return the bus that the options of `up` ask for."""
     if files and queues:
@@ -161,8 +180,9 @@ def _wanted(
     if premium is not None:
         emulator_configs.check_premium(premium)
     if config is not None:
-        count = emulator_configs.PARTITIONS_DEFAULT if premium is None else premium
-        conversion = emulator_configs.read(config, partition_count=count)
+        conversion = imports.read(
+            config, None, asked, partition_count=premium, instead="bendybus up -f"
+        )
         emulator_configs.say_report(conversion)
         return conversion.bundle
     implied = None

@@ -23,18 +23,20 @@ GROUP: Final = "resourceGroup"
 class Written:
     """A file in a form: its documents, and what became of the bus in it."""
 
-    form: Form
     documents: tuple[Document, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
 
-    def text(self) -> str:
-        """Return the file: YAML of manifests, JSON of the other forms."""
-        # Escaped: no character of a bus reaches the terminal.
-        if self.form in (Form.MANIFESTS, Form.ASO):
-            # Through JSON, since values of an enumeration are texts of a class of their own.
-            plain = [json.loads(json.dumps(each)) for each in self.documents]
-            return yaml.safe_dump_all(plain, sort_keys=False, explicit_start=True)
-        return json.dumps(self.documents[0], indent=2) + "\n"
+
+def text(form: Form, documents: Sequence[Document]) -> str:
+    """Return documents as a file: YAML of manifests, JSON of the other forms.
+
+    It is of ASCII: no character of a bus reaches the terminal.
+    """
+    if form in (Form.MANIFESTS, Form.ASO):
+        # Through JSON, since values of an enumeration are texts of a class of their own.
+        plain = [json.loads(json.dumps(each)) for each in documents]
+        return str(yaml.safe_dump_all(plain, sort_keys=False, explicit_start=True))
+    return json.dumps(documents[0], indent=2) + "\n"
 
 
 def write(
@@ -45,7 +47,7 @@ def write(
     `given`: values that the form needs and a bus does not have, by name.
     """
     if form is Form.MANIFESTS:
-        return Written(form, tuple(documents), ())
+        return Written(tuple(documents))
     found = bus.of_documents(source, documents)
     writer = Writer(form, found)
     if form is Form.ASO:
@@ -55,7 +57,7 @@ def write(
         Form.TERRAFORM: terraform.configuration,
         Form.EMULATOR: emulator.configuration,
     }[form](found, writer)
-    return Written(form, (made,), tuple(writer.findings))
+    return Written((made,), tuple(writer.findings))
 
 
 def _of_operator(source: str, found: bus.Bus, writer: Writer, given: Mapping[str, Any]) -> Written:
@@ -69,4 +71,4 @@ def _of_operator(source: str, found: bus.Bus, writer: Writer, given: Mapping[str
             )
         )
     made = aso.manifests(found, writer, str(given[LOCATION]), str(given[GROUP]))
-    return Written(Form.ASO, tuple(made), tuple(writer.findings))
+    return Written(tuple(made), tuple(writer.findings))

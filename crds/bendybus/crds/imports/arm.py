@@ -100,8 +100,8 @@ class _Converter:
             other = next(each for each in found if each.names[0].lower() == [*names][1])
             self._reader.problem(
                 other.place,
-                f"is of a second namespace. The file has {shown:.1000}, and a bus is one: choose it "
-                "with --only NAME.",
+                f"is of a second namespace. The file has {shown:.1000}, and a bus is one: choose "
+                "it with --only NAME.",
             )
         if self._reader.problems:
             raise ManifestError(*first(self._reader.problems))

@@ -59,7 +59,7 @@ def convert(
     `partition_count`: of the bus of a Config.json, which has no word for that.
     """
     if form is Form.MANIFESTS:
-        return _manifests(source, found)
+        return of_manifests(source, found)
     if form is Form.ASO:
         return arm.of_resources(source, form, asked, lambda reader: aso.read(reader, found))
     if len(found) != 1:
@@ -79,7 +79,8 @@ def convert(
     )
 
 
-def _manifests(source: str, found: Sequence[Document]) -> Conversion:
+def of_manifests(source: str, found: Sequence[Document]) -> Conversion:
+    """Return the bus of manifests, which are as they are. Raises ManifestError."""
     loaded: list[Loaded] = []
     problems: list[Problem] = []
     for place, each in found:

@@ -1,0 +1,95 @@
+"""A bus that runs, as manifests: what `convert` writes without a file."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bendybus.cli.bus import bus_choice, cluster
+from bendybus.cli.bus.bus_choice import Choice
+from bendybus.cli.bus.cluster import ClusterChoice
+from bendybus.cli.bus.kubectl import Kubectl
+from bendybus.cli.bus.management import Management
+from bendybus.crds.bundle import NamespaceSettings
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_settings import Description
+from bendybus.domain.limits import Tier
+from bendybus.wire import entities
+
+if TYPE_CHECKING:
+    from bendybus.crds.conversion import Conversion
+
+_FIELDS = ("name", "rights", "entity")
+
+
+def running(choice: Choice) -> "Conversion":
+    """Return the manifests of the bus that a command addresses. Raises CliError, BusError.
+
+    Keys of policies are not in manifests. Entities that nobody owns any more are left out.
+    """
+    from bendybus.crds import conversion as conversions
+    from bendybus.crds.exports import manifests
+    from bendybus.crds.imports import reading
+
+    policies = list(_on_cluster(choice.cluster)) if choice.cluster is not None else []
+    left_out: list[str] = []
+    with (
+        bus_choice.target(choice) as target,
+        Management(target.connection_string, ca_file=target.ca_file) as bus,
+    ):
+        settings = bus.namespace_settings()
+        found = list(_entities(bus, left_out))
+    for path, description in found:
+        policies += [
+            {"name": each.name, "rights": sorted(right.value for right in each.rights)}
+            | {"entity": path}
+            for each in getattr(description, "authorization_rules", ())
+        ]
+    documents = [
+        manifests.namespace(settings, policies),
+        *manifests.entities(settings.name, found),
+    ]
+    made = reading.of_manifests(f"bus {settings.name}", [("", each) for each in documents])
+    left = [
+        conversions.Finding(
+            each, conversions.Outcome.NOT_SUPPORTED, "is left out: no manifest owns it any more."
+        )
+        for each in left_out
+    ]
+    return conversions.Conversion(made.source, made.documents, made.bundle, tuple(left))
+
+
+def _entities(bus: Management, left_out: list[str]) -> Iterator[tuple[str, Description]]:
+    for each in bus.everything(runtime=False, orphaned=True):
+        kind, name = entities.kind_of(each), entities.name_of(each)
+        if each.orphaned:
+            left_out.append(f"{kind} {name}")
+            continue
+        if kind is EntityKind.SUBSCRIPTION:
+            # Lists do not have the rules.
+            each = bus.entity(kind, name, runtime=False)
+        yield name, entities.description_from_proto(each.description)
+
+
+def _on_cluster(choice: ClusterChoice) -> Iterator[dict[str, Any]]:
+    """Yield the policies of a bus, which are in its manifest."""
+    spec = spec_on_cluster(choice)
+    for each in spec.get("authorizationRules") or ():
+        yield {name: each[name] for name in _FIELDS if each.get(name)}
+
+
+def spec_on_cluster(choice: ClusterChoice) -> Mapping[str, Any]:
+    """Return the spec of the BusNamespace that is meant. Raises CliError."""
+    key = cluster.find(choice.kubectl, choice.bus)
+    body = Kubectl(choice.context, key.namespace).json("get", cluster.BUSES, key.name)
+    found: Mapping[str, Any] = body.get("spec") or {}
+    return found
+
+
+def settings_on_cluster(choice: ClusterChoice) -> NamespaceSettings:
+    """Return the bus that is meant as manifests are checked against it. Raises CliError."""
+    from bendybus.domain import partitioning
+
+    key = cluster.find(choice.kubectl, choice.bus)
+    spec = spec_on_cluster(choice)
+    tier = Tier((spec.get("sku") or {}).get("tier", Tier.STANDARD))
+    count = partitioning.namespace_partition_count(tier, spec.get("premiumMessagingPartitions"))
+    return NamespaceSettings(key.name, tier, count)
