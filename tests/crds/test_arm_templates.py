@@ -292,7 +292,7 @@ def test_every_field_has_a_finding() -> None:
     ("document", "words"),
     [
         (template(), "has no resource of Service Bus"),
-        (template(NAMESPACE, resource("namespaces", "other")), "is of a second namespace. The file has shop, other"),
+        (template(NAMESPACE, resource("namespaces", "other")), "The file has shop, other, and"),
         (template(NAMESPACE, resource("namespaces/queues", "shop/a/b")), "must have 2 parts"),
         (template(NAMESPACE, resource("namespaces/queues", "a")), "must have 2 parts"),
         (template({**NAMESPACE, "resources": [resource("namespaces/topics/subscriptions", "a")]}),

@@ -53,6 +53,12 @@ class Conversion:
     def summary(self) -> str:
         """Return how many fields had which outcome."""
         counted = Counter(each.outcome for each in self.findings)
+        if not counted[Outcome.TAKEN]:
+            # Written, not read: only what is lost has findings.
+            count = len(self.bundle.entities)
+            entities = "1 entity" if count == 1 else f"{count} entities"
+            parts = [f"{counted[each]} {each}" for each in _OF_FIELDS[1:]]
+            return f"{self.source}: {entities}: {', '.join(parts)}."
         parts = [f"{counted[each]} {each}" for each in _OF_FIELDS]
         if counted[Outcome.DEFAULT]:
             parts.append(f"{counted[Outcome.DEFAULT]} absent with another default")

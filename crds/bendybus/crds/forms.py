@@ -171,6 +171,11 @@ def differs(form: Form, kind: EntityKind, setting: str) -> bool:
     return bool(absent(form, kind, setting) not in (own, None))
 
 
+def said_always(form: Form, kind: EntityKind, setting: str) -> bool:
+    """Whether a file must have a setting: what it means where it is left out is not ours."""
+    return kind in BY_SETTING[setting].absent.get(form, {})
+
+
 def shown(setting: Setting, value: Any) -> str:
     """Return a value of a description as files write it."""
     if setting.type is SettingType.DURATION:

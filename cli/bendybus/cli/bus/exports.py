@@ -25,7 +25,7 @@ def running(choice: Choice) -> "Conversion":
 
     Keys of policies are not in manifests. Entities that nobody owns any more are left out.
     """
-    from bendybus.crds import conversion as conversions
+    from bendybus.crds.conversion import Conversion, Finding, Outcome
     from bendybus.crds.exports import manifests
     from bendybus.crds.imports import reading
 
@@ -43,18 +43,17 @@ def running(choice: Choice) -> "Conversion":
             | {"entity": path}
             for each in getattr(description, "authorization_rules", ())
         ]
+    left: list[Finding] = []
     documents = [
         manifests.namespace(settings, policies),
-        *manifests.entities(settings.name, found),
+        *manifests.entities(settings.name, found, left),
     ]
     made = reading.of_manifests(f"bus {settings.name}", [("", each) for each in documents])
-    left = [
-        conversions.Finding(
-            each, conversions.Outcome.NOT_SUPPORTED, "is left out: no manifest owns it any more."
-        )
+    left += [
+        Finding(each, Outcome.NOT_SUPPORTED, "is left out: no manifest owns it any more.")
         for each in left_out
     ]
-    return conversions.Conversion(made.source, made.documents, made.bundle, tuple(left))
+    return Conversion(made.source, made.documents, made.bundle, tuple(left))
 
 
 def _entities(bus: Management, left_out: list[str]) -> Iterator[tuple[str, Description]]:

@@ -67,7 +67,7 @@ def _resources(bus: Bus, writer: Writer) -> Iterator[dict[str, Any]]:
         after = [_id(*_names(one)) for one in needed] or [_id("", ())]
         yield _resource(kind, names, writer.settings(each), after)
         for name, rule in writer.rules(each):
-            yield _resource(f"{kind}/rules", (*names, name), _literal(rule), [_id(kind, names)])
+            yield _resource(f"{kind}/rules", (*names, name), rule, [_id(kind, names)])
     for policy in bus.policies:
         kind, names = ("", ()) if policy.entity is None else _names(policy.entity)
         whole = f"{kind}/authorizationRules" if kind else "authorizationRules"

@@ -1,12 +1,13 @@
 """A bus that runs → manifests, which make the same bus elsewhere."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
 from bendybus.crds.bundle import KINDS, NamespaceSettings
-from bendybus.crds.conversion import Document
+from bendybus.crds.conversion import Document, Finding, Outcome
 from bendybus.crds.imports.importer import manifest, object_name
 from bendybus.domain import durations, entity_settings, subscription_name
 from bendybus.domain.entity_kind import EntityKind
@@ -28,8 +29,13 @@ def namespace(
     return manifest("BusNamespace", settings.name, spec)
 
 
-def entities(bus: str, found: Iterable[tuple[str, Description]]) -> list[Document]:
-    """Return the manifests of entities by name, of subscriptions TOPIC/Subscriptions/NAME."""
+def entities(
+    bus: str, found: Iterable[tuple[str, Description]], findings: list[Finding]
+) -> list[Document]:
+    """Return the manifests of entities by name, of subscriptions TOPIC/Subscriptions/NAME.
+
+    What manifests cannot hold is added to `findings`.
+    """
     made: list[Document] = []
     taken: set[str] = set()
     for path, description in found:
@@ -47,19 +53,53 @@ def entities(bus: str, found: Iterable[tuple[str, Description]]) -> list[Documen
         spec: dict[str, Any] = {"namespaceRef": {"name": bus}}
         spec |= {"topicName": topic} if topic else {}
         spec |= {"entityName": name} if found_name != name else {}
-        spec |= _settings(description)
+        spec |= _settings(description, f"{description.kind} {path}", findings)
         made.append(manifest(KINDS[description.kind], found_name, spec))
     return made
 
 
-def _settings(description: Description) -> dict[str, Any]:
+def _settings(description: Description, place: str, findings: list[Finding]) -> dict[str, Any]:
     """Return the settings that differ from their defaults."""
     made: dict[str, Any] = {}
     for setting in entity_settings.BY_KIND[description.kind]:
         value = getattr(description, setting.name)
-        if setting.is_declared and value != setting.default:
+        if not setting.is_declared or value == setting.default:
+            continue
+        if setting.type is SettingType.RULES:
+            made[setting.manifest_name] = list(_rules(value, f"{place}.rules", findings))
+        else:
             made[setting.manifest_name] = _value(setting, value)
     return made
+
+
+def _rules(rules: Iterable[Rule], place: str, findings: list[Finding]) -> Iterator[dict[str, Any]]:
+    for each in rules:
+        if _is_json(each):
+            yield _rule(each)
+            continue
+        findings.append(
+            Finding(
+                f"{place} {each.name}",
+                Outcome.NOT_SUPPORTED,
+                "is left out: it has a value that is no text, number, true or false.",
+            )
+        )
+
+
+def _is_json(given: Rule) -> bool:
+    """Whether all values of a rule are such as JSON has."""
+    wanted = given.filter
+    found: list[Any] = []
+    if isinstance(wanted, SqlFilter):
+        found += wanted.parameters.values()
+    elif isinstance(wanted, rule.CorrelationFilter):
+        found += wanted.properties.values()
+    if given.action is not None:
+        found += given.action.parameters.values()
+    return all(
+        isinstance(each, bool | int | str) or (isinstance(each, float) and math.isfinite(each))
+        for each in found
+    )
 
 
 def _value(setting: Setting, value: Any) -> Any:
@@ -68,8 +108,6 @@ def _value(setting: Setting, value: Any) -> Any:
             return durations.render(value)
         case SettingType.STATUS:
             return value.value
-        case SettingType.RULES:
-            return [_rule(each) for each in value]
     return value
 
 

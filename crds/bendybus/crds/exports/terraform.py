@@ -83,8 +83,13 @@ class _Configuration:
         """Return settings with references to destinations, which are made before."""
         for field in forwarding.FIELDS:
             name = str(getattr(entity.description, field)).lower()
-            if name in entity.after:
-                kind, block = self._names[name]
+            if name not in entity.after:
+                continue
+            kind, block = self._names[name]
+            if "/" in name:
+                # Its name as a resource is another one.
+                made.setdefault("depends_on", []).append(f"{_PREFIX}{kind}.{block}")
+            else:
                 made[BY_NAME[field].attribute] = f"${{{_PREFIX}{kind}.{block}.name}}"
         return made
 

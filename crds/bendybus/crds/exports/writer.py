@@ -16,7 +16,7 @@ from bendybus.crds.exports.bus import Bus, Entity
 from bendybus.crds.forms import Form
 from bendybus.domain import entity_settings, limits
 from bendybus.domain.entity_settings import Setting, SettingType
-from bendybus.domain.filters import rule, rule_set
+from bendybus.domain.filters import rule, rule_set, sql_values
 from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
 from bendybus.domain.limits import Tier
 
@@ -96,10 +96,9 @@ class Writer:
                     f"{shown:.200} has no place in files of {self._title}.",
                 )
             return True
-        theirs = forms.absent(self.form, entity.kind, setting.name)
-        if setting.name == "max_delivery_count" and theirs is None:
+        if forms.said_always(self.form, entity.kind, setting.name):
             return False
-        return bool(value == theirs) or self._of_tier(setting, value)
+        return bool(value == setting.default) or self._of_tier(setting, value)
 
     def _of_tier(self, setting: Setting, value: Any) -> bool:
         """Whether a value is what the tier decides."""
@@ -162,13 +161,10 @@ class Writer:
 
     def _sql(self, place: str, wanted: rule.Filter | SqlRuleAction) -> str:
         if isinstance(wanted, SqlFilter | SqlRuleAction):
-            if wanted.parameters:
-                self.lost(
-                    f"{place}.parameters",
-                    f"have no place in files of {self._title}: write their values into the "
-                    "expression.",
-                )
-            return wanted.sql_expression
+            if not wanted.parameters:
+                return wanted.sql_expression
+            self.changed(f"{place}.parameters", "became part of the expression.")
+            return sql_values.written(wanted.sql_expression, wanted.parameters)
         return "1=1" if isinstance(wanted, rule.TrueFilter) else "1=0"
 
     def _correlation(self, place: str, wanted: rule.CorrelationFilter) -> Iterator[tuple[str, Any]]:
