@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bendybus.crds import definitions
 from bendybus.crds.definitions import Definition
-from docs import azure_sdk_page, performance_page, pictures, spark_page, tables
+from docs import azure_sdk_page, forms_page, performance_page, pictures, spark_page, tables
 from docs.performance_page import Run
 
 REFERENCE: Final = Path(__file__).parent / "reference"
@@ -22,6 +22,7 @@ def pages() -> dict[str, str]:
     return {
         "azure-sdks.md": _NOTE + azure_sdk_page.page(),
         "cli.md": _NOTE + commands(),
+        "forms.md": _NOTE + forms_page.page(),
         "errors.md": _NOTE + tables.errors_page(),
         "limits.md": _NOTE + tables.limits_page(),
         "performance.md": performance_page.with_figures(

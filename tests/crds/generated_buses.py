@@ -132,7 +132,7 @@ def _namespace(draw: st.DrawFn, tier: Tier, count: int, entities: list[str]) -> 
         spec["premiumMessagingPartitions"] = count
     rights = st.sampled_from([["Listen"], ["Send", "Listen"], ["Manage"]])
     names = draw(st.lists(st.sampled_from(["app", "App-2", "reader"]), unique=True))
-    policies = [{"name": name, "rights": draw(rights)} for name in names]
+    policies: list[dict[str, Any]] = [{"name": name, "rights": draw(rights)} for name in names]
     for each in policies:
         if entities and draw(st.booleans()):
             each["entity"] = draw(st.sampled_from(entities))

@@ -149,7 +149,7 @@ def test_every_loss_is_in_the_report(form: Form, documents: list[Document]) -> N
 
 
 def test_entities_come_after_what_they_need() -> None:
-    documents = [
+    documents: list[Document] = [
         {"apiVersion": "bendybus.io/v1alpha1", "kind": "Queue", "metadata": {"name": name},
          "spec": {"forwardTo": to} if to else {}}
         for name, to in (("a", "b"), ("b", "c"), ("c", ""))

@@ -42,6 +42,7 @@ TITLES: Final[Mapping[Form, str]] = MappingProxyType(
 ALL: Final = tuple(EntityKind)
 _HOUR_MS: Final = 60 * limits.MINUTE_MS
 _BOTH: Final = (Form.TERRAFORM, Form.ASO)
+_OF_AZURE: Final = (Form.ARM, *_BOTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ TABLE: Final = (
     ),
     Property(
         "support_ordering",
-        lacking={Form.EMULATOR: ALL, Form.TERRAFORM: (_QUEUE,), Form.ASO: (_QUEUE,)},
+        lacking={Form.EMULATOR: ALL, **dict.fromkeys(_OF_AZURE, (_QUEUE,))},
         absent={Form.TERRAFORM: {_TOPIC: False}},
     ),
     Property("enable_express", ("express_enabled", "enable_express"), lacking=_NOT_EMULATOR),
