@@ -110,9 +110,8 @@ def _values(setting: Setting) -> str:
         return _UNITS[setting.name]
     if setting.type is SettingType.DURATION:
         return "ISO 8601"
-    return {SettingType.NAME: "name", SettingType.STATUS: "name of a status"}.get(
-        setting.type, setting.type.value
-    )
+    names = {SettingType.NAME: "name", SettingType.STATUS: "name of a status"}
+    return names.get(setting.type, str(setting.type.value))
 
 
 def _left_out(row: Property, setting: Setting) -> str:

@@ -134,6 +134,7 @@ def _namespace(draw: st.DrawFn, tier: Tier, count: int, entities: list[str]) -> 
     names = draw(st.lists(st.sampled_from(["app", "App-2", "reader"]), unique=True))
     policies: list[dict[str, Any]] = [{"name": name, "rights": draw(rights)} for name in names]
     for each in policies:
-        if entities and draw(st.booleans()):
+        named = draw(st.booleans())
+        if named and entities:
             each["entity"] = draw(st.sampled_from(entities))
     return manifest("BusNamespace", BUS, spec | {"authorizationRules": policies})

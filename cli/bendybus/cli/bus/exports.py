@@ -46,7 +46,7 @@ def running(choice: Choice) -> "Conversion":
     left: list[Finding] = []
     documents = [
         manifests.namespace(settings, policies),
-        *manifests.entities(settings.name, found, left),
+        *manifests.entities(settings, found, left),
     ]
     made = reading.of_manifests(f"bus {settings.name}", [("", each) for each in documents])
     left += [

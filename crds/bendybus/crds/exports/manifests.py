@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from bendybus.crds.bundle import KINDS, NamespaceSettings
 from bendybus.crds.conversion import Document, Finding, Outcome
 from bendybus.crds.imports.importer import manifest, object_name
-from bendybus.domain import durations, entity_settings, subscription_name
+from bendybus.domain import descriptions, durations, entity_settings, subscription_name
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description, Setting, SettingType
 from bendybus.domain.filters import rule
@@ -30,7 +30,7 @@ def namespace(
 
 
 def entities(
-    bus: str, found: Iterable[tuple[str, Description]], findings: list[Finding]
+    bus: NamespaceSettings, found: Iterable[tuple[str, Description]], findings: list[Finding]
 ) -> list[Document]:
     """Return the manifests of entities by name, of subscriptions TOPIC/Subscriptions/NAME.
 
@@ -50,20 +50,24 @@ def entities(
             found_name = f"{base}-{number}"
             number += 1
         taken.add(found_name)
-        spec: dict[str, Any] = {"namespaceRef": {"name": bus}}
+        spec: dict[str, Any] = {"namespaceRef": {"name": bus.name}}
         spec |= {"topicName": topic} if topic else {}
         spec |= {"entityName": name} if found_name != name else {}
-        spec |= _settings(description, f"{description.kind} {path}", findings)
+        spec |= _settings(bus, description, f"{description.kind} {path}", findings)
         made.append(manifest(KINDS[description.kind], found_name, spec))
     return made
 
 
-def _settings(description: Description, place: str, findings: list[Finding]) -> dict[str, Any]:
-    """Return the settings that differ from their defaults."""
+def _settings(
+    bus: NamespaceSettings, description: Description, place: str, findings: list[Finding]
+) -> dict[str, Any]:
+    """Return the settings that are neither their defaults nor what the bus decides."""
     made: dict[str, Any] = {}
+    kind = type(description)
+    decided = descriptions.settled(kind(), tier=bus.tier, partition_count=bus.partition_count)
     for setting in entity_settings.BY_KIND[description.kind]:
         value = getattr(description, setting.name)
-        if not setting.is_declared or value == setting.default:
+        if not setting.is_declared or value in (setting.default, getattr(decided, setting.name)):
             continue
         if setting.type is SettingType.RULES:
             made[setting.manifest_name] = list(_rules(value, f"{place}.rules", findings))

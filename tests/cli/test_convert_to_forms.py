@@ -1,0 +1,209 @@
+"""`convert --as`, `apply --from` and `up --config`: files go out and in, on a bus in memory."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bendybus.cli import __main__ as command
+from tests.cli.conftest import FakeKubectl
+from tests.cli.fake_management import FakeManagement
+from tests.cli.test_entity_commands import FLIGHTS, run
+from tests.crds.public_files import CORPUS
+
+Capture = pytest.CaptureFixture[str]
+AZ = CORPUS / "az-queue.json"
+POLICIES = """
+apiVersion: bendybus.io/v1alpha1
+kind: BusNamespace
+metadata: {name: shop-bus}
+spec:
+  storage: {size: 1Gi}
+  authorizationRules: [{name: app, rights: [Manage]}]
+---
+apiVersion: bendybus.io/v1alpha1
+kind: Queue
+metadata: {name: orders}
+spec: {namespaceRef: {name: shop-bus}, userMetadata: note}
+"""
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> str:
+    file = tmp_path / "bus.yaml"
+    file.write_text(POLICIES)
+    return str(file)
+
+
+@pytest.mark.requirement("R661")
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("manifests", "kind: Queue"),
+        ("arm", '"type": "Microsoft.ServiceBus/namespaces/queues"'),
+        ("terraform", '"azurerm_servicebus_queue"'),
+        ("emulator", '"UserConfig"'),
+    ],
+)
+def test_manifests_are_written_in_each_form(
+    capsys: Capture, manifests: str, form: str, words: str
+) -> None:
+    assert command.main(["convert", manifests, "--as", form]) == 0
+
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.requirement("R661")
+def test_what_a_form_lacks_is_said_and_strict_fails(capsys: Capture, manifests: str) -> None:
+    codes = [
+        command.main(["convert", manifests, "--as", "terraform", *more])
+        for more in ([], ["--strict"])
+    ]
+
+    said = capsys.readouterr()
+    assert codes == [0, 1]
+    assert "not supported: queue orders.userMetadata: note has no place in files of Terraform." in (
+        said.err
+    )
+    assert "not supported: BusNamespace shop-bus.storage: is about the cluster." in said.err
+    assert "--strict: 2 fields were changed or are not supported. Nothing is written." in said.err
+
+
+@pytest.mark.requirement("R661")
+def test_manifests_of_the_operator_need_a_location_and_a_group(
+    capsys: Capture, manifests: str
+) -> None:
+    values = ["--set", "location=west", "--set", "resourceGroup=group"]
+    codes = [command.main(["convert", manifests, "--as", "aso", *more]) for more in ([], values)]
+
+    said = capsys.readouterr()
+    spec = next(yaml.safe_load_all(said.out))["spec"]
+    assert codes == [1, 0]
+    assert "location: is needed by Azure Service Operator: give it with --set location=NAME." in (
+        said.err
+    )
+    assert (spec["location"], spec["owner"]) == ("west", {"name": "group"})
+
+
+@pytest.mark.requirement("R661")
+def test_one_object_of_json_has_the_documents_and_the_report(
+    capsys: Capture, manifests: str, tmp_path: Path
+) -> None:
+    for more in ([], ["--to", str(tmp_path / "out")]):
+        assert command.main(["convert", manifests, "--as", "arm", "-o", "json", *more]) == 0
+
+    found, to_file = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (found["form"], len(found["documents"])) == ("arm", 1)
+    assert found["report"] == [
+        {
+            "path": "BusNamespace shop-bus.storage",
+            "outcome": "not supported",
+            "detail": "is about the cluster.",
+        }
+    ]
+    assert to_file["documents"] == []
+    assert json.loads((tmp_path / "out").read_text())["resources"]
+
+
+@pytest.mark.requirement("R662")
+def test_the_bus_that_runs_is_written(bus: FakeManagement, capsys: Capture) -> None:
+    run(bus, "apply", "-f", FLIGHTS)
+    capsys.readouterr()
+
+    code = run(bus, "convert")
+
+    documents = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert code == 0
+    assert [(each["kind"], each["metadata"]["name"]) for each in documents[:2]] == [
+        ("BusNamespace", "flights"),
+        ("Queue", "audit"),
+    ]
+
+
+@pytest.mark.requirement("R662")
+@pytest.mark.parametrize(
+    "arguments", [("--set", "a=b"), ("--only", "x"), ("--form", "arm"), ("--premium", "4")]
+)
+def test_options_of_files_are_for_files(
+    bus: FakeManagement, capsys: Capture, arguments: tuple[str, str]
+) -> None:
+    assert run(bus, "convert", *arguments) == 2
+
+    assert f"{arguments[0]} is for a file to convert." in capsys.readouterr().err
+
+
+@pytest.mark.requirement("R662")
+def test_entities_of_a_file_are_applied_to_the_bus_that_runs(
+    bus: FakeManagement, capsys: Capture
+) -> None:
+    codes = [run(bus, "apply", "--from", str(AZ), *more) for more in ([], ["-o", "json"])]
+
+    said = capsys.readouterr()
+    assert codes == [0, 0]
+    assert "create orders" in bus.calls
+    changes = [json.loads(line) for line in said.out.splitlines() if line.startswith("{")]
+    assert {each["change"] for each in changes} == {"unchanged"}
+
+
+@pytest.mark.requirement("R662")
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ((), 2, "Name manifests with -f, or a file of another program with --from."),
+        (("-f", FLIGHTS, "--from", str(AZ)), 2, "Name manifests with -f, or"),
+        (("-f", FLIGHTS, "--set", "a=b"), 2, "--set is for the file of --from."),
+        (("--from", FLIGHTS), 2, "has manifests: give it with bendybus apply -f."),
+        (("--from", str(AZ), "--set", "a=b"), 2, "--set and --parameters are for templates"),
+        (("--from", str(CORPUS / "aso-subscription.yaml")), 1, "the file has no NamespacesTopic"),
+    ],
+)
+def test_what_cannot_be_applied_is_said_and_changes_nothing(
+    bus: FakeManagement, capsys: Capture, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    assert run(bus, "apply", *arguments) == code
+
+    assert words in capsys.readouterr().err
+    assert bus.calls == []
+
+
+@pytest.mark.requirement("R662")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--set", "a=b"), "--set is for the file of --config. Leave it out."),
+        (("--config", FLIGHTS), "has manifests: give it with bendybus up -f."),
+    ],
+)
+def test_up_takes_values_for_its_file_only(
+    capsys: Capture, arguments: tuple[str, ...], words: str
+) -> None:
+    assert command.main(["up", *arguments]) == 2
+
+    assert words in capsys.readouterr().err
+
+
+def answers(kubectl: FakeKubectl, **more: Any) -> None:
+    """Say that the cluster has one bus, shop, of tier Standard."""
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps"},
+        "spec": {"sku": {"tier": "Standard"}},
+    }
+    kubectl.answers(
+        get_busnamespaces={"out": json.dumps(body)}, apply={"out": "queue created\n"}, **more
+    )
+
+
+@pytest.mark.requirement("R662")
+def test_on_a_cluster_the_manifests_of_a_file_are_for_the_bus_that_is_named(
+    kubectl: FakeKubectl, capsys: Capture
+) -> None:
+    answers(kubectl)
+
+    code = command.main(["--bus", "shop", "apply", "--from", str(AZ), "--wait", "0"])
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (0, "queue created\n")
+    assert "is made on bus shop; its policies are not" in said.err
+    assert kubectl.calls()[-1]["arguments"][0] == "apply"
