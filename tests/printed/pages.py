@@ -11,9 +11,6 @@ SPARK: Final = "needs Java and Spark: `make test-spark` runs its jobs, and the t
 SDKS: Final = "needs Node, Java or Go: tests/sdks/test_pages.py runs its program"
 JMS: Final = "needs Java, Qpid JMS and port 5671, which no test has"
 DOCKER: Final = "needs Docker: tests/integration/test_emulator.py runs its services as processes"
-AZURE: Final = (
-    "needs files and `az` of Azure: tests/cli/test_convert_command.py converts such files"
-)
 # By page, or by page and heading.
 PARSED: Final[dict[str, str | dict[str, str]]] = {
     "README.md": {"Data pipelines": SPARK, "On Kubernetes": CLUSTER},
@@ -29,7 +26,6 @@ PARSED: Final[dict[str, str | dict[str, str]]] = {
     "docs/how-to/troubleshoot-on-kubernetes.md": CLUSTER,
     "docs/how-to/upgrade.md": CLUSTER,
     "docs/how-to/use-a-bus-on-a-cluster.md": CLUSTER,
-    "docs/how-to/use-templates.md": AZURE,
     "docs/how-to/use-the-azure-sdk-for-dotnet.md": SDKS,
     "docs/how-to/use-the-azure-sdk-for-go.md": SDKS,
     "docs/how-to/use-the-azure-sdk-for-java.md": SDKS,
@@ -42,6 +38,9 @@ NOT_RUN: Final = {
     "make ": "runs for minutes; the target exists (tests/test_docs.py)",
     ". .venv/bin/activate": "the environment of the test takes its place",
     "bendybus up -f examples/flights.yaml": "it runs already, started by these words",
+    "bendybus up --config examples/azure/": "tests/integration/test_files_that_run.py runs such",
+    "az servicebus ": "needs Azure: tests/crds/test_az_output.py has what it prints",
+    "terraform show ": "needs Terraform: tests/crds/test_terraform_files.py has what it prints",
     "bendybus up --queue orders": "one runs already, and has this queue",
 }
 # Waits that a reader has time for.
@@ -134,6 +133,7 @@ keep_for_later = print
 """,
         said=("Limited",),
     ),
+    Page("docs/how-to/use-templates.md", said=("kind: Subscription", "azurerm_servicebus_queue")),
     Page("docs/how-to/topics.md", said=("UA is late",)),
     Page(
         "docs/how-to/trace-with-opentelemetry.md",

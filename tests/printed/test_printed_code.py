@@ -165,7 +165,8 @@ class Bus:
                 made.delete_topic(topic.name)
             left = [each.name for each in made.list_queues()]
             for name in sorted(left, reverse=True):
-                if name not in ("flights", "audit"):
+                # Of manifests, and of the file that a page applies.
+                if name not in ("flights", "audit", "returns"):
                     made.delete_queue(name)
 
     def whole(self) -> None:
