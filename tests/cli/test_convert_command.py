@@ -73,10 +73,10 @@ def test_a_file_that_cannot_be_read_is_one_sentence(capsys: Capture, tmp_path: P
 def test_a_file_of_another_user_is_one_sentence(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_: Path) -> bytes:
+    def refused(_: Path, mode: str) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refused)
+    monkeypatch.setattr(Path, "open", refused)
 
     code = command.main(["convert", "Config.json"])
 

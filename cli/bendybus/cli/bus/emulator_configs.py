@@ -53,10 +53,11 @@ def say_report(conversion: "Conversion") -> None:
         printing.note(remark)
 
 
-def content(path: Path, name: str = "Config.json") -> bytes:
-    """Return the bytes of a file; `name` is for its error. Raises CliError."""
+def content(path: Path, name: str = "Config.json", *, most: int = -1) -> bytes:
+    """Return the bytes of a file, or its first `most`; `name` is for its error. Raises CliError."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most)
     except IsADirectoryError as error:
         raise CliError(
             f"{path} is a folder. A container engine makes one where the file to mount does not "

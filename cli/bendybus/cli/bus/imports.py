@@ -149,7 +149,10 @@ def _input(path: Path) -> tuple[str, bytes]:
     if path == STDIN:
         source, data = "stdin", sys.stdin.buffer.read(_BYTES_MAX + 1)
     else:
-        source, data = str(path), emulator_configs.content(path, "the file to convert")
+        source, data = (
+            str(path),
+            emulator_configs.content(path, "the file to convert", most=_BYTES_MAX + 1),
+        )
     if len(data) > _BYTES_MAX:
         raise UsageError(f"{source}: has more than {_BYTES_MAX >> 20} MB. Split the file.")
     return source, data
