@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -73,8 +74,12 @@ def test_a_file_that_cannot_be_read_is_one_sentence(capsys: Capture, tmp_path: P
 def test_a_file_of_another_user_is_one_sentence(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_: Path, mode: str) -> None:
-        raise PermissionError(13, "Permission denied")
+    opened = Path.open
+
+    def refused(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == "Config.json":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", refused)
 
