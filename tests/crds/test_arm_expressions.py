@@ -166,6 +166,13 @@ def test_a_deep_value_ends() -> None:
     assert evaluation().value({"a": "[parameters('prefix')]"}) == {"a": "shop"}
 
 
+def test_a_file_has_so_many_steps() -> None:
+    few = Evaluation({}, {}, {}, Budget(10))
+
+    with pytest.raises(TemplateError, match="too much to evaluate"):
+        few.value("[concat('a text of more', ' than ten characters')]")
+
+
 @pytest.mark.parametrize(
     "make",
     [
