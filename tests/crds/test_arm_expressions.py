@@ -167,7 +167,7 @@ def test_a_deep_value_ends() -> None:
 
 
 def test_a_file_has_so_many_steps() -> None:
-    few = Evaluation({}, {}, {}, Budget(10))
+    few = Evaluation({}, {}, {}, Budget(1))
 
     with pytest.raises(TemplateError, match="too much to evaluate"):
         few.value("[concat('a text of more', ' than ten characters')]")
