@@ -16,9 +16,8 @@ _UNITS: Final = {
 }
 _HEAD: Final = """\
 # Settings in files of other programs
-`bendybus convert` reads and writes settings by this table: what each is called in a form, and \
-what becomes of it. Case does not count where a file is read. What is not in a table is named by \
-the report, field by field.
+`bendybus convert` reads and writes settings by this table, which has their names and losses in \
+each form. Case does not count where a file is read. The report names every other field.
 
 ## Entities
 Templates of Azure Resource Manager, what `az servicebus` prints, and manifests of Azure Service \
@@ -115,7 +114,7 @@ def _values(setting: Setting) -> str:
 
 
 def _left_out(row: Property, setting: Setting) -> str:
-    """Return what a setting is where a file lacks it, in each form that takes something else."""
+    """Return the value of a setting that a file lacks, for each form that has another default."""
     said = ["as the tier has it" if setting.left_to_tier else _shown(setting, setting.default)]
     for form, by_kind in row.absent.items():
         values = {kind: value for kind, value in by_kind.items() if value is not None}

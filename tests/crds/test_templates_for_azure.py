@@ -30,7 +30,7 @@ MODELS: Mapping[str, Any] = {
     f"{TYPE}/queues/authorizationRules": models.SBAuthorizationRule,
     f"{TYPE}/topics/authorizationRules": models.SBAuthorizationRule,
 }
-# Of a template, not of the request that is made of it.
+# Fields of a template that are not in the request of Azure.
 OF_TEMPLATES = {"type", "apiVersion", "name", "dependsOn"}
 
 

@@ -71,7 +71,7 @@ def carried(facts: dict[str, Any], to: str, *messages: ServiceBusMessage, by: st
 
 
 def settings_of(manifests: str) -> dict[str, Any]:
-    """Return what manifests say of each name, policies apart: a bus does not know its own."""
+    """Return the settings of manifests by name, without policies, which a bus does not know."""
     found = {each["metadata"]["name"]: each["spec"] for each in yaml.safe_load_all(manifests)}
     return {
         f"{name}.{setting}": value

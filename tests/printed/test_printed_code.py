@@ -165,7 +165,7 @@ class Bus:
                 made.delete_topic(topic.name)
             left = [each.name for each in made.list_queues()]
             for name in sorted(left, reverse=True):
-                # Of manifests, and of the file that a page applies.
+                # Manifests, and a file that a page applies, have these.
                 if name not in ("flights", "audit", "returns"):
                     made.delete_queue(name)
 

@@ -154,7 +154,7 @@ def up(
 def _asked(
     config: Path | None, settings: list[str] | None, parameters: Path | None, only: str
 ) -> Asked:
-    """Return what the options say about the file of another program."""
+    """Return the options for the file of another program. Raises UsageError without a file."""
     if config is None and (settings or parameters or only):
         option = "--set" if settings else "--parameters" if parameters else "--only"
         raise UsageError(f"{option} is for the file of --config. Leave it out.")

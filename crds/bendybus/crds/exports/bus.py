@@ -39,7 +39,7 @@ class Entity:
 
     @property
     def place(self) -> str:
-        """What reports call it."""
+        """The name of the entity in reports."""
         return f"{self.kind} {self.path}"
 
 

@@ -1,6 +1,7 @@
 """A bus → configuration of Terraform in JSON (.tf.json), for the provider azurerm from 4.0 on.
 
-What an entity belongs to, and forwards to, is a reference, so that Terraform makes them in order.
+An entity refers to its namespace or topic and to its destinations, so that Terraform makes all in
+order.
 The resource group and the location are variables.
 """
 

@@ -1,7 +1,7 @@
 """Settings, rules and policies of entities, as the forms of other programs have them.
 
-A writer of one form asks this module for them, and arranges what it gets. What a form cannot hold
-becomes a finding.
+A writer of one form asks this module for them, and arranges them. A value that the form cannot
+hold becomes a finding.
 """
 
 import re
@@ -27,7 +27,7 @@ _AZURE_PARTITIONS_MAX: Final = 4
 
 
 class Writer:
-    """What is written of one bus, and what is not."""
+    """One bus, written in one form, with findings about its losses."""
 
     def __init__(self, form: Form, bus: Bus) -> None:
         self.form = form

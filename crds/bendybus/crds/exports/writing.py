@@ -14,7 +14,7 @@ from bendybus.crds.exports import arm, aso, bus, emulator, terraform
 from bendybus.crds.exports.writer import Writer
 from bendybus.crds.forms import Form
 
-# What manifests of Azure Service Operator need, and a bus does not have.
+# Values that manifests of Azure Service Operator need and that a bus does not have.
 LOCATION: Final = "location"
 GROUP: Final = "resourceGroup"
 
@@ -42,7 +42,7 @@ def text(form: Form, documents: Sequence[Document]) -> str:
 def write(
     source: str, documents: Sequence[Document], form: Form, given: Mapping[str, Any]
 ) -> Written:
-    """Return what manifests are in a form. Raises ManifestError.
+    """Return manifests in another form. Raises ManifestError.
 
     `given`: values that the form needs and a bus does not have, by name.
     """

@@ -1,4 +1,4 @@
-"""What a user says about a file of another program, beside the file."""
+"""Options that a user gives for a file of another program."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from bendybus.crds.bundle import NamespaceSettings
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a user says about a file.
+    """Options for a file.
 
     `given`: values that it lacks, by name. `only`: the name of one of its namespaces. `running`:
     the bus that it is for, if it has no namespace of its own.
