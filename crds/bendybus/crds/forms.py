@@ -8,6 +8,7 @@ templates of Azure Resource Manager, in what `az` prints and in Azure Service Op
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -131,7 +132,8 @@ TABLE: Final = (
 BY_SETTING: Final[Mapping[str, Property]] = MappingProxyType({each.setting: each for each in TABLE})
 
 
-def settings(form: Form, kind: EntityKind) -> dict[str, Setting]:
+@cache
+def settings(form: Form, kind: EntityKind) -> Mapping[str, Setting]:
     """Return the settings of single values that a kind of entity may have, by each of their names.
 
     Readers take also what the form's own program lacks.
@@ -144,7 +146,8 @@ def settings(form: Form, kind: EntityKind) -> dict[str, Setting]:
     }
 
 
-def of_other_kinds(form: Form, kind: EntityKind) -> dict[str, str]:
+@cache
+def of_other_kinds(form: Form, kind: EntityKind) -> Mapping[str, str]:
     """Return the names of settings that only other kinds of entity have, and what to say."""
     own = settings(form, kind)
     return {

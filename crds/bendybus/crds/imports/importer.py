@@ -138,7 +138,7 @@ class Importer:
         found: dict[str, Field] = {}
         if field is not None:
             others = forms.of_other_kinds(conventions.form, kind)
-            found = self.reader.fields(at, value, settings, idle=others | dict(conventions.idle))
+            found = self.reader.fields(at, value, settings, idle={**others, **conventions.idle})
         made: dict[str, Any] = {}
         for setting in {each.name: each for each in settings.values()}.values():
             names = forms.BY_SETTING[setting.name].names(conventions.form)
