@@ -11,7 +11,7 @@ import typer
 from bendybus.cli.bus import emulator_configs, exports, imports
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
-from bendybus.cli.output.printing import Output, OutputOption
+from bendybus.cli.output.printing import Output
 from bendybus.crds.forms import Form
 from bendybus.crds.imports.asked import Asked
 
@@ -73,7 +73,12 @@ def convert(
     report: Annotated[
         Report, typer.Option(help="On stderr: text, or json: one line for each field.")
     ] = Report.TEXT,
-    output: OutputOption = Output.TABLE,
+    output: Annotated[
+        Output,
+        typer.Option(
+            "--output", "-o", help="json or yaml: the documents with the report, as one object."
+        ),
+    ] = Output.TABLE,
 ) -> None:
     """Convert files of other programs to manifests, and a bus to their forms."""
     if premium is not None:
