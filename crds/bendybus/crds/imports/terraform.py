@@ -19,8 +19,10 @@ from typing import Any, Final
 from bendybus.crds import forms, json_text
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.forms import Form
+from bendybus.crds.imports import terraform_text
 from bendybus.crds.imports.arm_template import Resource
 from bendybus.crds.imports.terraform_parents import BLOCKS, Block, Parents
+from bendybus.crds.imports.terraform_text import Expression
 from bendybus.domain.entity_kind import EntityKind
 
 _PREFIX: Final = "azurerm_servicebus_"
@@ -179,7 +181,7 @@ def _of_configuration(reader: FieldReader, blocks: Mapping[str, Any]) -> Iterato
                             json_text.step(place, each),
                             "needs Terraform: convert what terraform show -json prints of a plan.",
                         )
-            yield Block(kind, name, "", None, place, body)
+            yield Block(kind, name, "", None, place, terraform_text.read(body))
 
 
 def _list(reader: FieldReader, place: str, value: Mapping[str, Any], name: str) -> Sequence[Any]:
@@ -259,10 +261,8 @@ class _Resources:
                 self._reader.taken(at, "is 0: none.")
             elif name in _ELSEWHERE:
                 self._reader.not_supported(at, forms.ELSEWHERE)
-            elif isinstance(value, str) and value.startswith("${"):
-                properties[name] = self._parents.name(at, value)
             else:
-                properties[name] = value
+                properties[name] = self._known(at, value)
         if kind == "namespace":
             properties = self._of_namespace(place, properties)
         elif kind == "subscription_rule":
@@ -273,6 +273,18 @@ class _Resources:
             properties = self._of_entity(place, kind, properties)
         made["properties"] = place, properties
         return made
+
+    def _known(self, place: str, value: Any) -> Any:
+        """Return a value without expressions; a problem for each that is not known here."""
+        if isinstance(value, Expression):
+            return self._parents.name(place, value)
+        if isinstance(value, dict):
+            return {
+                name: self._known(json_text.step(place, name), each) for name, each in value.items()
+            }
+        if isinstance(value, list):
+            return [self._known(f"{place}[{at}]", each) for at, each in enumerate(value)]
+        return value
 
     def _of_namespace(self, place: str, properties: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}

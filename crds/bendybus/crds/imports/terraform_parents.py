@@ -20,6 +20,7 @@ from typing import Any, Final
 from bendybus.crds import json_text
 from bendybus.crds.field_reader import FieldReader
 from bendybus.crds.imports import arm_id
+from bendybus.crds.imports.terraform_text import Expression
 
 _PREFIX: Final = "azurerm_servicebus_"
 _POLICIES: Final = "authorizationrules"
@@ -131,7 +132,7 @@ class Parents:
 
     def _find(self, block: Block) -> tuple[str, ...] | None:
         own, place = block.values.get("name"), json_text.step(block.place, "name")
-        if not isinstance(own, str) or not own or "${" in own:
+        if not isinstance(own, str) or not own or isinstance(own, Expression):
             self._reader.problem(place, "must be the name: it is not known in this file.")
             return None
         types = BLOCKS[block.kind][:-1]
@@ -154,7 +155,9 @@ class Parents:
         """Return names as versions before 3.0 have them, each in a field of its own."""
         fields = [f"{_BY_TYPES[types[: at + 1]]}_name" for at in range(len(types))]
         found = [block.values.get(each) for each in fields]
-        if not all(isinstance(each, str) and each and "${" not in each for each in found):
+        if not all(
+            isinstance(each, str) and each and not isinstance(each, Expression) for each in found
+        ):
             return None
         for each in fields:
             self._reader.taken(json_text.step(block.place, each))
@@ -207,7 +210,7 @@ class Parents:
         """Return what an argument refers to, as it was written."""
         if not self._configuration:
             text = block.values.get(field) or block.values.get(field.replace("_id", "_name"))
-            return _IN_TEXT.findall(text) if isinstance(text, str) else []
+            return _IN_TEXT.findall(text) if isinstance(text, Expression) else []
         written = self.written(block.type, block.name, block.module)
         return _references(written, field) or _references(written, field.replace("_id", "_name"))
 
