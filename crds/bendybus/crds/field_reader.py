@@ -39,25 +39,25 @@ class FieldReader:
 
     def taken(self, path: str, detail: str = "") -> None:
         """Note that a field means the same here."""
-        self.findings.append(Finding(self._place(path), Outcome.TAKEN, detail))
+        self.findings.append(Finding(self.place(path), Outcome.TAKEN, detail))
 
     def changed(self, path: str, detail: str) -> None:
         """Note that a field has another value here."""
-        self.findings.append(Finding(self._place(path), Outcome.CHANGED, detail))
+        self.findings.append(Finding(self.place(path), Outcome.CHANGED, detail))
 
     def not_supported(self, path: str, detail: str) -> None:
         """Note that a field, with all below it, has no effect here."""
-        self.findings.append(Finding(self._place(path), Outcome.NOT_SUPPORTED, detail))
+        self.findings.append(Finding(self.place(path), Outcome.NOT_SUPPORTED, detail))
 
     def default(self, path: str, detail: str) -> None:
         """Note that a field is absent, and that the other program has another default."""
-        self.findings.append(Finding(self._place(path), Outcome.DEFAULT, detail))
+        self.findings.append(Finding(self.place(path), Outcome.DEFAULT, detail))
 
     def problem(self, path: str, sentence: str) -> None:
         """Note that a field is wrong: no manifests can be made."""
-        self.problems.append(Problem(self.source, "", self._place(path), sentence))
+        self.problems.append(Problem(self.source, "", self.place(path), sentence))
 
-    def _place(self, path: str) -> str:
+    def place(self, path: str) -> str:
         """Return where a path is in the file: below the nearest value above it that was moved."""
         for _ in range(_MOVES_MAX):
             head = path if self.written else ""
@@ -108,10 +108,12 @@ class FieldReader:
                 found[name] = at, given
         return found
 
-    def required(self, path: str, found: Mapping[str, Field], name: str) -> Field | None:
-        """Return a field that must be there."""
+    def required(
+        self, path: str, found: Mapping[str, Field], name: str, *, shown: str = ""
+    ) -> Field | None:
+        """Return a field that must be there. `shown`: its name in the file, if it is another."""
         if name not in found and path not in self._wrong:
-            self.problem(json_text.step(path, name), "is missing. It is required.")
+            self.problem(json_text.step(path, shown or name), "is missing. It is required.")
         return found.get(name)
 
     def items(self, field: Field | None) -> Iterator[Field]:
