@@ -23,7 +23,7 @@ from bendybus.crds.field_reader import FieldReader
 from bendybus.crds.imports import arm_id
 from bendybus.crds.imports.terraform_text import Expression
 
-_PREFIX: Final = "azurerm_servicebus_"
+PREFIX: Final = "azurerm_servicebus_"
 _POLICIES: Final = "authorizationrules"
 # Types of the provider, without its prefix, and their types in Azure.
 BLOCKS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -51,7 +51,7 @@ _STEP: Final = re.compile(rf"module\.([\w-]+)(?:{_INDEX})?")
 _INDIRECT: Final = ("local.", "each.", "count.", "var.", "module.", "path.", "terraform.", "self.")
 # References and what they lead to, of one argument.
 _LOOKS_MAX: Final = 200
-_MANAGED: Final = "managed"
+MANAGED: Final = "managed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,19 @@ class Block:
     index: Any
     place: str
     values: Any
-    mode: str = _MANAGED
+    mode: str = MANAGED
 
     @property
     def kind(self) -> str:
         """Its type without the provider's prefix."""
-        return self.type.removeprefix(_PREFIX)
+        return self.type.removeprefix(PREFIX)
 
     @property
     def address(self) -> str:
         """Its address, as Terraform prints it."""
         index = "" if self.index is None else f"[{_shown(self.index)}]"
         module = f"{self.module}." if self.module else ""
-        data = "" if self.mode == _MANAGED else "data."
+        data = "" if self.mode == MANAGED else "data."
         return f"{module}{data}{self.type}.{self.name}{index}"
 
 
@@ -137,7 +137,7 @@ class Parents:
                 self._add(each)
 
     def _add(self, block: Block) -> None:
-        if block.mode == _MANAGED:
+        if block.mode == MANAGED:
             self._by_kind.setdefault(block.kind, []).append(block)
         label = block.module, block.mode, block.kind, block.name
         self._by_label.setdefault(label, _Instances()).add(block)
@@ -161,8 +161,8 @@ class Parents:
         """Return the name of the entity that a reference in configuration means."""
         found = _NAME_OF.fullmatch(text)
         blocks: Sequence[Block] = ()
-        if found is not None and ("", _MANAGED, found[1], found[2]) in self._by_label:
-            blocks = self._by_label["", _MANAGED, found[1], found[2]].all
+        if found is not None and ("", MANAGED, found[1], found[2]) in self._by_label:
+            blocks = self._by_label["", MANAGED, found[1], found[2]].all
         names = self.names(blocks[0]) if len(blocks) == 1 else None
         if names is None:
             self._reader.problem(
@@ -178,7 +178,7 @@ class Parents:
             self._expressions[path] = {
                 (str(each.get("type")), str(each.get("name"))): each.get("expressions")
                 for each in _items(self._module(path).get("resources"))
-                if each.get("mode", _MANAGED) == _MANAGED
+                if each.get("mode", MANAGED) == MANAGED
             }
         found = self._expressions[path].get((type_name, name))
         return found if isinstance(found, dict) else {}
@@ -282,7 +282,7 @@ class Parents:
 
     def _module(self, path: tuple[str, ...]) -> Mapping[str, Any]:
         """Return the configuration of a module; `path`: the names of the calls that lead there."""
-        module = self._configuration
+        module: Mapping[str, Any] = self._configuration
         for name in path:
             found = _body(_body(module.get("module_calls")).get(name)).get("module")
             module = _body(found)
@@ -292,17 +292,23 @@ class Parents:
         self, references: list[str], module: str, index: Any, kind: str
     ) -> Iterator[Block]:
         """Yield the resources of a kind that references lead to, from within a module."""
+        before = ""
         for text in references:
+            # After `t["a"].id` come `t["a"]` and `t`, which say no more.
+            said, before = before.startswith((f"{text}.", f"{text}[")), text
+            if said:
+                continue
             self._looks += 1
             if self._looks > _LOOKS_MAX:
                 # Variables that refer to each other in a circle, or very many instances.
                 return
             resource, output = _RESOURCE.match(text), _OUTPUT.match(text)
             if resource is not None and resource[2] == kind:
-                mode = "data" if resource[1] else _MANAGED
+                mode = "data" if resource[1] else MANAGED
                 found = self._by_label.get((module, mode, kind, resource[3]))
-                self._names_others |= found is None
-                for each in () if found is None else found.chosen(resource[4], index):
+                chosen = () if found is None else found.chosen(resource[4], index)
+                self._names_others |= not chosen
+                for each in chosen:
                     self._looks += 1
                     yield each
                     if self._looks > _LOOKS_MAX:
