@@ -22,6 +22,8 @@ _UNQUOTED: Final = {TRUE_OR_FALSE: "true|false", WHOLE_NUMBER: "-?[0-9]+"}
 _NOTHING_USUAL: Final[Mapping[str, Sequence[Any]]] = MappingProxyType({})
 # A value is moved when a reader rearranges it, and when it is made a rule.
 _MOVES_MAX: Final = 4
+# A search for a name that is alike takes longer than all else about a field.
+_HINTS_MAX: Final = 1_000
 _NULL: Final = "null is the same as absent."
 
 
@@ -36,6 +38,7 @@ class FieldReader:
         self._wrong: set[str] = set()
         # Where a value is in the file, by the path that a reader gave it when it was rearranged.
         self.written: dict[str, str] = {}
+        self._hints_left = _HINTS_MAX
 
     def taken(self, path: str, detail: str = "") -> None:
         """Note that a field means the same here."""
@@ -96,7 +99,8 @@ class FieldReader:
             if given is None:
                 self.taken(at, _NULL)
             elif name is None:
-                hint = suggestions.did_you_mean(key, names.values())
+                self._hints_left -= 1
+                hint = suggestions.did_you_mean(key, names.values()) if self._hints_left > 0 else ""
                 self.not_supported(at, f"is not a known field.{hint}")
             elif name in found:
                 self.problem(at, f"is the same field as {found[name][0]}. Remove one of them.")
