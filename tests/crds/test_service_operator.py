@@ -173,7 +173,8 @@ def test_output_of_kustomize_has_other_documents() -> None:
 def test_every_field_has_one_finding() -> None:
     secrets = {"secrets": {"primaryKey": {"name": "keys", "key": "primary"}}}
     data = as_yaml(
-        {**NAMESPACE, "data": {"a": 1}, "spec": {**NAMESPACE["spec"], "azureName": "shop", "location": "eu",
+        {**NAMESPACE, "data": {"a": 1},
+         "spec": {**NAMESPACE["spec"], "azureName": "shop", "location": "eu",
          "tags": {"a": "b"}, "identity": {"type": "x"}, "operatorSpec": secrets,
          "zoneRedundant": True, "Owner": {"name": "x"}}},
         TOPIC,
@@ -199,7 +200,8 @@ def test_every_field_has_one_finding() -> None:
 def test_a_rule_with_two_filters_has_the_one_of_its_type() -> None:
     rule = an_object("NamespacesTopicsSubscriptionsRule", "r", "all",
                      filterType="CorrelationFilter", sqlFilter={"sqlExpression": "a = 1"},
-                     correlationFilter={"label": "x", "properties": {1: "a", "b.c": 2}})  # fmt: skip
+                     correlationFilter={"label": "x", "properties": {1: "a", "b.c": 2}},
+    )  # fmt: skip
     documents = (NAMESPACE, TOPIC, SUBSCRIPTION, rule)
 
     [made] = specs(*documents)["Subscription news-all"]["rules"]
