@@ -22,6 +22,8 @@ _UNQUOTED: Final = {TRUE_OR_FALSE: "true|false", WHOLE_NUMBER: "-?[0-9]+"}
 _NOTHING_USUAL: Final[Mapping[str, Sequence[Any]]] = MappingProxyType({})
 # A value is moved when a reader rearranges it, and when it is made a rule.
 _MOVES_MAX: Final = 4
+# A search for a name that is alike takes longer than all else about a field.
+_HINTS_MAX: Final = 1_000
 _NULL: Final = "null is the same as absent."
 
 
@@ -36,28 +38,29 @@ class FieldReader:
         self._wrong: set[str] = set()
         # Where a value is in the file, by the path that a reader gave it when it was rearranged.
         self.written: dict[str, str] = {}
+        self._hints_left = _HINTS_MAX
 
     def taken(self, path: str, detail: str = "") -> None:
         """Note that a field means the same here."""
-        self.findings.append(Finding(self._place(path), Outcome.TAKEN, detail))
+        self.findings.append(Finding(self.place(path), Outcome.TAKEN, detail))
 
     def changed(self, path: str, detail: str) -> None:
         """Note that a field has another value here."""
-        self.findings.append(Finding(self._place(path), Outcome.CHANGED, detail))
+        self.findings.append(Finding(self.place(path), Outcome.CHANGED, detail))
 
     def not_supported(self, path: str, detail: str) -> None:
         """Note that a field, with all below it, has no effect here."""
-        self.findings.append(Finding(self._place(path), Outcome.NOT_SUPPORTED, detail))
+        self.findings.append(Finding(self.place(path), Outcome.NOT_SUPPORTED, detail))
 
     def default(self, path: str, detail: str) -> None:
         """Note that a field is absent, and that the other program has another default."""
-        self.findings.append(Finding(self._place(path), Outcome.DEFAULT, detail))
+        self.findings.append(Finding(self.place(path), Outcome.DEFAULT, detail))
 
     def problem(self, path: str, sentence: str) -> None:
         """Note that a field is wrong: no manifests can be made."""
-        self.problems.append(Problem(self.source, "", self._place(path), sentence))
+        self.problems.append(Problem(self.source, "", self.place(path), sentence))
 
-    def _place(self, path: str) -> str:
+    def place(self, path: str) -> str:
         """Return where a path is in the file: below the nearest value above it that was moved."""
         for _ in range(_MOVES_MAX):
             head = path if self.written else ""
@@ -96,7 +99,8 @@ class FieldReader:
             if given is None:
                 self.taken(at, _NULL)
             elif name is None:
-                hint = suggestions.did_you_mean(key, names.values())
+                self._hints_left -= 1
+                hint = suggestions.did_you_mean(key, names.values()) if self._hints_left > 0 else ""
                 self.not_supported(at, f"is not a known field.{hint}")
             elif name in found:
                 self.problem(at, f"is the same field as {found[name][0]}. Remove one of them.")
@@ -108,10 +112,12 @@ class FieldReader:
                 found[name] = at, given
         return found
 
-    def required(self, path: str, found: Mapping[str, Field], name: str) -> Field | None:
-        """Return a field that must be there."""
+    def required(
+        self, path: str, found: Mapping[str, Field], name: str, *, shown: str = ""
+    ) -> Field | None:
+        """Return a field that must be there. `shown`: its name in the file, if it is another."""
         if name not in found and path not in self._wrong:
-            self.problem(json_text.step(path, name), "is missing. It is required.")
+            self.problem(json_text.step(path, shown or name), "is missing. It is required.")
         return found.get(name)
 
     def items(self, field: Field | None) -> Iterator[Field]:

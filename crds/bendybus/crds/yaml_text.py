@@ -36,21 +36,69 @@ class _Loader(yaml.SafeLoader):
         super().flatten_mapping(node)
 
 
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
-    seen: set[Any] = set()
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
+    seen: set[str] = set()
     for key_node, _ in node.value:
         if key_node.tag == _MERGE:
             continue
         key = loader.construct_object(key_node, deep=True)
-        if isinstance(key, Hashable) and key in seen:
+        if isinstance(key, Hashable):
+            text = _key(key)
+            if text in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r:.100} is there twice", key_node.start_mark
+                )
+            seen.add(text)
+    loader.flatten_mapping(node)
+    made: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable):
             raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} is there twice", key_node.start_mark
+                None, None, "found unhashable key", key_node.start_mark
             )
-        seen.add(key)
-    return loader.construct_mapping(node, deep=True)
+        made[_key(key)] = loader.construct_object(value_node, deep=True)
+    return made
 
 
+def _key(key: Hashable) -> str:
+    """Return a key as text, which all are in Kubernetes and in JSON."""
+    if isinstance(key, str):
+        return key
+    if key is None:
+        return "null"
+    # Not True == 1.
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _scalar(loader: _Loader, node: yaml.Node) -> Any:
+    """Return a value that is written with a tag, such as `!!int a`, if it is one of that type."""
+    try:
+        return _CONSTRUCTORS[node.tag](loader, node)
+    except (KeyError, ValueError, IndexError, AttributeError) as error:
+        raise yaml.constructor.ConstructorError(
+            None, None, f"a value is no {node.tag.rpartition(':')[2]}", node.start_mark
+        ) from error
+
+
+def _refused(loader: _Loader, node: yaml.Node) -> Any:
+    raise yaml.constructor.ConstructorError(
+        None, None, f"{node.tag.rpartition(':')[2]} is no type that JSON has", node.start_mark
+    )
+
+
+_CONSTRUCTORS: Final[dict[str | None, Any]] = dict(yaml.SafeLoader.yaml_constructors)
+for _type in ("bool", "int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_type}", _scalar)
+for _type in ("set", "omap", "pairs", "binary", "timestamp"):
+    # JSON has none of them.
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_type}", _refused)
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+# A date is text, as in Kubernetes.
+_Loader.yaml_implicit_resolvers = {
+    first: [each for each in found if each[0] != "tag:yaml.org,2002:timestamp"]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def parse(source: str, data: bytes) -> Iterator[tuple[int, Any]]:
@@ -69,7 +117,6 @@ def parse(source: str, data: bytes) -> Iterator[tuple[int, Any]]:
         where = f"{source}, line {mark.line + 1}" if mark else source
         raise _wrong(where, f"is not YAML: {error.problem}.") from error
     except (yaml.YAMLError, ValueError) as error:
-        # A date such as 2026-02-31 has the form of one, and is none.
         raise _wrong(source, f"is not YAML: {error}.") from error
     yield from ((at, each) for at, each in enumerate(found, 1) if each is not None)
 

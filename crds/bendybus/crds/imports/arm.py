@@ -73,6 +73,7 @@ class _Converter:
         self._importer = Importer(source, conventions)
         self._reader = self._importer.reader
         self._asked = asked
+        self._form = form
 
     def convert(self, read: Callable[[FieldReader], list[Resource]]) -> Conversion:
         """Return the conversion. Raises ManifestError with every problem."""
@@ -248,7 +249,9 @@ class _Converter:
             properties = self._with_type(json_text.step(each.place, "properties"), at, properties)
             value = {"name": each.names[-1], "properties": properties}
             made.append(
-                emulator_rules.read_one(self._reader, each.place, value, partitioned, names)
+                emulator_rules.read_one(
+                    self._reader, each.place, value, partitioned, names, self._form
+                )
             )
         return [each for each in made if each]
 

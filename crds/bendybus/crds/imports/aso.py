@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from bendybus.crds import forms, json_text
+from bendybus.crds import forms, json_text, suggestions
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.imports import arm_id
 from bendybus.crds.imports.arm_template import Resource
@@ -43,7 +43,8 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 _BY_TYPES: Final = {types: kind for kind, types in KINDS.items()}
 _SECRETS: Final = "is not supported: a bus makes Secrets with its keys itself."
 # Fields of `spec` that are no settings.
-_ABOUT: Final = ("azurename", "owner", "location", "tags", "operatorspec", "sku", "identity")
+_ABOUT: Final = ("azureName", "owner", "location", "tags", "operatorSpec", "identity")
+_OBJECT: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 Document = tuple[str, Any]
 
 
@@ -100,18 +101,19 @@ def _known(reader: FieldReader, documents: Sequence[Document]) -> Iterator[_Obje
             reader.wrong(place, "an object, { … }", each)
             continue
         group, _, version = str(each.get("apiVersion", "")).partition("/")
-        kind, at = str(each.get("kind", "")), json_text.step(place, "kind")
+        kind, at = str(each.get("kind", "")), _below(place, "kind")
         if f"{group}/" != GROUP:
             reader.not_supported(place, f"is a {kind or 'document'}, no resource of Service Bus.")
             continue
         if kind not in KINDS:
             reader.not_supported(at, f"{kind!r:.100} is not known here.")
             continue
+        _about(reader, place, each)
         if _VERSION.fullmatch(version):
-            reader.taken(json_text.step(place, "apiVersion"))
+            reader.taken(_below(place, "apiVersion"))
         else:
             reader.changed(
-                json_text.step(place, "apiVersion"),
+                _below(place, "apiVersion"),
                 f"{version!r:.60} is not known here: it is read as v1api20240101.",
             )
         metadata = each.get("metadata")
@@ -125,6 +127,21 @@ def _known(reader: FieldReader, documents: Sequence[Document]) -> Iterator[_Obje
             continue
         key = str(metadata.get("namespace") or "default"), name
         yield _Object(place, KINDS[kind], key, (json_text.step(place, "spec"), spec))
+
+
+def _about(reader: FieldReader, place: str, value: Mapping[str, Any]) -> None:
+    """Note what an object has beside its settings."""
+    for name in value:
+        at = json_text.step(place, name)
+        if name not in _OBJECT:
+            hint = suggestions.did_you_mean(name, _OBJECT)
+            reader.not_supported(at, f"is not a known field.{hint}")
+        elif name == "kind":
+            reader.taken(at)
+        elif name == "metadata":
+            reader.taken(at, "says which object of Kubernetes it is.")
+        elif name == "status":
+            reader.taken(at, "is what the operator reports.")
 
 
 class _Reader:
@@ -155,6 +172,10 @@ class _Reader:
 
     def _names(self, found: _Object) -> tuple[str, ...] | None:
         """Return the names from the namespace on; None, with a problem, if one is not known."""
+        given = found.spec[1].get("azureName")
+        if given is not None and not isinstance(given, str):
+            self._reader.wrong(json_text.step(found.spec[0], "azureName"), "text", given)
+            return None
         if len(found.types) == 1:
             return (found.azure_name,)
         at, spec = found.spec
@@ -202,16 +223,22 @@ class _Reader:
         properties: dict[str, Any] = {}
         at, spec = found.spec
         for name, value in spec.items():
-            place, lower = json_text.step(at, str(name)), str(name).lower()
-            if lower not in _ABOUT:
-                properties[str(name)] = value
-            elif lower == "sku" and len(found.types) == 1:
+            place = json_text.step(at, name)
+            if name == "sku" and len(found.types) == 1:
                 made["sku"] = place, value
-            elif lower == "operatorspec":
+            elif name not in _ABOUT:
+                properties[name] = value
+            elif name == "operatorSpec":
                 self._reader.not_supported(place, _SECRETS)
-            elif lower == "azurename" or (lower == "owner" and len(found.types) == 1):
+            elif name == "azureName":
+                if len(found.types) == 1 or found.types[-1] == "rules":
+                    # What checks the name notes it.
+                    continue
                 self._reader.taken(place)
-            elif lower != "owner":
-                self._reader.not_supported(place, forms.ELSEWHERE)
+            elif name == "owner":
+                if len(found.types) == 1:
+                    self._reader.taken(place)
+            else:
+                self._reader.not_supported(place, forms.OF_RESOURCES[name])
         made["properties"] = at, properties
         return made

@@ -322,7 +322,8 @@ class Importer:
         if name in ("entityName", "metadata.name"):
             return json_text.step(path, conventions.name)
         if name.startswith("rules"):
-            return f"{path}.Rules"
+            # Elsewhere each rule is an entry of its own.
+            return f"{path}.Rules" if conventions.form is Form.EMULATOR else path
         for setting in entity_settings.TABLE:
             if setting.manifest_name == name:
                 own = forms.BY_SETTING[setting.name].names(conventions.form)[0]

@@ -58,6 +58,15 @@ def convert(
 
     `partition_count`: of the bus of a Config.json, which has no word for that.
     """
+    try:
+        return _converted(source, form, found, asked, partition_count)
+    except RecursionError as error:
+        raise ManifestError(Problem(source, "", "", "is nested too deeply.")) from error
+
+
+def _converted(
+    source: str, form: Form, found: Sequence[Document], asked: Asked, partition_count: int
+) -> Conversion:
     if form is Form.MANIFESTS:
         return of_manifests(source, found)
     if form is Form.ASO:

@@ -12,18 +12,19 @@ Source: "JSON Output Format" of Terraform; resources of the provider azurerm, ve
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from bendybus.crds import forms, json_text
-from bendybus.crds.field_reader import Field, FieldReader
+from bendybus.crds import forms, json_text, suggestions
+from bendybus.crds.field_reader import TRUE_OR_FALSE, Field, FieldReader
 from bendybus.crds.forms import Form
+from bendybus.crds.imports import terraform_blocks
 from bendybus.crds.imports.arm_template import Resource
-from bendybus.crds.imports.terraform_parents import BLOCKS, Block, Parents
+from bendybus.crds.imports.terraform_parents import BLOCKS, PREFIX, Block, Parents
+from bendybus.crds.imports.terraform_text import Expression
 from bendybus.domain.entity_kind import EntityKind
 
-_PREFIX: Final = "azurerm_servicebus_"
 # Types that Bendybus has not, by the last part of their names in Azure.
 _OTHERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -31,21 +32,30 @@ _OTHERS: Final[Mapping[str, str]] = MappingProxyType(
         "namespace_disaster_recovery_config": "disasterrecoveryconfigs",
     }
 )
-_VERSION: Final = re.compile(r"(\d{1,4})\.\d{1,4}")
-_STATE_VERSION: Final = 4
-_MODULES_DEPTH_MAX: Final = 50
-# Fields that say what a resource is, or that the provider fills in.
-_READ: Final = frozenset(
-    (
-        *("id", "name", "timeouts", "resource_group_name", "endpoint", "resource_versions"),
-        *("namespace_id", "topic_id", "queue_id", "subscription_id", "depends_on", "lifecycle"),
-        *("namespace_name", "topic_name", "queue_name", "subscription_name"),
-        "sql_filter_compatibility_level",
-    )
+_OF_PARENTS: Final = "is not needed beside the other fields that say what it belongs to."
+_OF_TERRAFORM: Final = "is for Terraform alone."
+_OF_AZURE: Final = "is what Azure reports."
+# Fields that say what a resource is, or that the provider fills in, and why they are not needed.
+_READ: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "name": "",
+        **dict.fromkeys(("id", "endpoint", "sql_filter_compatibility_level"), _OF_AZURE),
+        **dict.fromkeys(("timeouts", "depends_on", "lifecycle", "provider", "//"), _OF_TERRAFORM),
+        "resource_group_name": forms.ELSEWHERE,
+        **dict.fromkeys(("namespace_id", "topic_id", "queue_id", "subscription_id"), _OF_PARENTS),
+        **dict.fromkeys(
+            ("namespace_name", "topic_name", "queue_name", "subscription_name"), _OF_PARENTS
+        ),
+    }
 )
 _SECRET: Final = re.compile(r"(default_)?(primary|secondary)_(key|connection_string)(_alias)?")
-_ELSEWHERE: Final = frozenset(("location", "tags", "identity", "capacity", "network_rule_set"))
 _RIGHTS: Final = ("listen", "send", "manage")
+_NAMESPACE, _RULE = "namespace", "subscription_rule"
+# Fields that have another name, or another shape, in templates.
+_PARTITIONS, _LOCAL_AUTH = "premium_messaging_partitions", "local_auth_enabled"
+_OF_RULES: Final = ("filter_type", "sql_filter", "correlation_filter", "action")
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+_BOOLEANS: Final = MappingProxyType({"true": True, "false": False})
 
 
 def is_one(document: Any) -> bool:
@@ -54,8 +64,12 @@ def is_one(document: Any) -> bool:
         return False
     if "terraform_version" in document or "planned_values" in document:
         return True
-    blocks = document.get("resource")
-    return isinstance(blocks, dict) and all(isinstance(each, dict) for each in blocks.values())
+    found = document.get("resource")
+    blocks = found if isinstance(found, list) and found else [found]
+    return all(
+        isinstance(each, dict) and all(isinstance(one, dict | list) for one in each.values())
+        for each in blocks
+    )
 
 
 def read(
@@ -65,13 +79,16 @@ def read(
 
     Errors become problems of the reader.
     """
-    blocks = list(_blocks(reader, document))
+    blocks = list(terraform_blocks.managed(reader, document))
     if reader.problems:
         return []
     configuration = document.get("configuration")
     root = configuration.get("root_module") if isinstance(configuration, dict) else None
-    parents = Parents(reader, [*blocks, *_known_before(document)], root, given)
+    parents = Parents(reader, [*blocks, *terraform_blocks.data(document)], root, given)
     made = _Resources(reader, parents)
+    if document.get("errored") is True:
+        what = "is true: the plan stopped with an error, and may lack resources."
+        reader.not_supported("errored", what)
     _changes(reader, document, parents)
     found = [each for block in blocks for each in made.of(block)]
     for name in parents.unused():
@@ -79,139 +96,39 @@ def read(
     return found
 
 
-def _blocks(reader: FieldReader, document: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield every managed resource with its values."""
-    if "format_version" in document:
-        found = _VERSION.fullmatch(str(document["format_version"]))
-        if found is None or int(found[1]) > 1:
-            shown = f"{document['format_version']!r:.40}"
-            reader.problem("format_version", f"must be 1.x or 0.x (got {shown}).")
-            return
-        for name in ("planned_values", "values"):
-            if name in document:
-                yield from _modules(reader, name, document[name], "managed")
-                return
-    elif document.get("version") == _STATE_VERSION:
-        yield from _of_state(reader, document.get("resources"))
-    elif "version" in document:
-        reader.problem(
-            "version", f"must be {_STATE_VERSION}. Convert what terraform show -json prints."
-        )
-    else:
-        yield from _of_configuration(reader, document["resource"])
-        for name in ("module", "variable", "locals", "data", "output", "provider", "terraform"):
-            if name == "module" and name in document:
-                reader.problem(
-                    name, "is not in this file: convert what terraform show -json prints of a plan."
-                )
-            elif name in document:
-                reader.taken(name, "is not needed.")
-
-
-def _known_before(document: Mapping[str, Any]) -> list[Block]:
-    """Return the data sources that a plan has read: what belongs to them needs their names."""
-    before = document.get("prior_state")
-    values = before.get("values") if isinstance(before, dict) else None
-    silent = FieldReader("")
-    return list(_modules(silent, "prior_state.values", values, "data"))
-
-
-def _modules(reader: FieldReader, place: str, values: Any, mode: str) -> Iterator[Block]:
-    root = values.get("root_module") if isinstance(values, dict) else None
-    waiting: list[tuple[str, Any, int]] = [(json_text.step(place, "root_module"), root, 0)]
-    while waiting:
-        at, module, depth = waiting.pop(0)
-        if module is None:
-            continue
-        if not isinstance(module, dict) or depth > _MODULES_DEPTH_MAX:
-            reader.problem(at, f"must be a module, at most {_MODULES_DEPTH_MAX} deep.")
-            continue
-        address = str(module.get("address", ""))
-        for number, each in enumerate(_list(reader, at, module, "resources")):
-            where = f"{at}.resources[{number}]"
-            if not isinstance(each, dict):
-                reader.wrong(where, "an object, { … }", each)
-            elif each.get("mode", "managed") == mode:
-                yield Block(
-                    str(each.get("type", "")),
-                    str(each.get("name", "")),
-                    address,
-                    each.get("index"),
-                    json_text.step(where, "values"),
-                    each.get("values"),
-                )
-        for number, each in enumerate(_list(reader, at, module, "child_modules")):
-            waiting.append((f"{at}.child_modules[{number}]", each, depth + 1))
-
-
-def _of_state(reader: FieldReader, resources: Any) -> Iterator[Block]:
-    for number, each in enumerate(_list(reader, "", {"resources": resources}, "resources")):
-        where = f"resources[{number}]"
-        if not isinstance(each, dict):
-            reader.wrong(where, "an object, { … }", each)
-            continue
-        if each.get("mode", "managed") != "managed":
-            continue
-        for at, instance in enumerate(_list(reader, where, each, "instances")):
-            place = f"{where}.instances[{at}]"
-            if not isinstance(instance, dict):
-                reader.wrong(place, "an object, { … }", instance)
-                continue
-            yield Block(
-                str(each.get("type", "")),
-                str(each.get("name", "")),
-                str(each.get("module", "")),
-                instance.get("index_key"),
-                json_text.step(place, "attributes"),
-                instance.get("attributes"),
-            )
-
-
-def _of_configuration(reader: FieldReader, blocks: Mapping[str, Any]) -> Iterator[Block]:
-    for kind, named in blocks.items():
-        for name, body in named.items():
-            place = json_text.step(json_text.step("resource", kind), name)
-            body = body[0] if isinstance(body, list) and len(body) == 1 else body
-            if isinstance(body, dict) and kind.startswith(_PREFIX):
-                for each in ("count", "for_each", "dynamic"):
-                    if each in body:
-                        reader.problem(
-                            json_text.step(place, each),
-                            "needs Terraform: convert what terraform show -json prints of a plan.",
-                        )
-            yield Block(kind, name, "", None, place, body)
-
-
-def _list(reader: FieldReader, place: str, value: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = value.get(name)
-    if found is None:
-        return ()
-    if not isinstance(found, list):
-        reader.wrong(json_text.step(place, name), "a list, [ … ]", found)
-        return ()
-    return found
-
-
 def _changes(reader: FieldReader, document: Mapping[str, Any], parents: Parents) -> None:
     """Note what a plan deletes, and what it cannot know yet: it is in no other part of it."""
-    for number, each in enumerate(_list(reader, "", document, "resource_changes")):
+    for number, each in enumerate(terraform_blocks.items(reader, "", document, "resource_changes")):
         change = each.get("change") if isinstance(each, dict) else None
         kind = str(each.get("type", "")) if isinstance(each, dict) else ""
-        if not isinstance(change, dict) or not kind.startswith(_PREFIX):
+        if not isinstance(change, dict) or not kind.startswith(PREFIX):
             continue
         place = f"resource_changes[{number}]"
-        if change.get("actions") == ["delete"]:
-            reader.not_supported(place, "is deleted by the plan. Nothing is made of it.")
+        if change.get("actions") in (["delete"], ["forget"]):
+            done = "deleted" if change["actions"] == ["delete"] else "forgotten"
+            reader.not_supported(place, f"is {done} by the plan. Nothing is made of it.")
         unknown = change.get("after_unknown")
-        written = parents.written(
-            kind, str(each.get("name", "")), str(each.get("module_address", ""))
-        )
-        for name, is_unknown in unknown.items() if isinstance(unknown, dict) else ():
-            if is_unknown is True and name in written and name not in _READ:
-                reader.not_supported(
-                    f"{place}.change.after_unknown.{name}",
-                    "is not known before the plan is applied, and left out.",
-                )
+        label, module = str(each.get("name", "")), str(each.get("module_address", ""))
+        written = parents.written(kind, label, module)
+        for name, value in unknown.items() if isinstance(unknown, dict) else ():
+            if name in written and name not in _READ:
+                at = f"{place}.change.after_unknown"
+                for where in _unknown(json_text.step(at, name), value):
+                    reader.not_supported(
+                        where, "is not known before the plan is applied, and left out."
+                    )
+
+
+def _unknown(place: str, value: Any) -> Iterator[str]:
+    """Yield the places of true in a value."""
+    if value is True:
+        yield place
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from _unknown(json_text.step(place, name), each)
+    elif isinstance(value, list):
+        for at, each in enumerate(value):
+            yield from _unknown(f"{place}[{at}]", each)
 
 
 class _Resources:
@@ -223,8 +140,8 @@ class _Resources:
 
     def of(self, block: Block) -> Iterator[Resource]:
         """Yield the resource of a block; none, with a finding or a problem, if there is none."""
-        kind = block.type.removeprefix(_PREFIX)
-        if not block.type.startswith(_PREFIX):
+        kind = block.type.removeprefix(PREFIX)
+        if not block.type.startswith(PREFIX):
             what = f"is {block.type:.100}, no resource of Service Bus."
             self._reader.not_supported(block.place, what)
         elif kind in _OTHERS:
@@ -236,7 +153,6 @@ class _Resources:
         else:
             types, names = BLOCKS[kind], self._parents.names(block)
             if names is not None:
-                self._reader.taken(json_text.step(block.place, "name"))
                 self._reader.written[f"{block.place}.properties"] = block.place
                 yield Resource(types, names, block.place, self._fields(kind, block))
 
@@ -244,47 +160,79 @@ class _Resources:
         place = block.place
         properties: dict[str, Any] = {}
         made: dict[str, Field] = {}
+        policy = kind.endswith("authorization_rule")
         for name, value in block.values.items():
             at = json_text.step(place, name)
-            if name in _READ or (kind.endswith("rule") and name in _RIGHTS):
+            if policy and name in _RIGHTS:
                 continue
-            if _SECRET.fullmatch(name):
+            if name in _READ:
+                self._about(kind, name, at)
+            elif _SECRET.fullmatch(name):
                 self._reader.taken(at, "is a key: a bus has its own.")
-            elif value in (None, "", [], {}):
+            elif value in _EMPTY:
                 self._reader.taken(at, "is empty.")
-            elif name == "sku" and kind == "namespace":
+            elif name == "sku" and kind == _NAMESPACE:
                 self._reader.written[f"{at}.name"] = at
-                made["sku"] = at, {"name": value}
+                made["sku"] = at, {"name": self._known(at, value)}
             elif name == "capacity" and value == 0:
                 self._reader.taken(at, "is 0: none.")
-            elif name in _ELSEWHERE:
-                self._reader.not_supported(at, forms.ELSEWHERE)
-            elif isinstance(value, str) and value.startswith("${"):
-                properties[name] = self._parents.name(at, value)
+            elif policy and name.lower() == "rights":
+                self._unknown_field(at, name, _RIGHTS)
+            elif name in forms.OF_RESOURCES:
+                self._reader.not_supported(at, forms.OF_RESOURCES[name])
             else:
-                properties[name] = value
-        if kind == "namespace":
+                properties[name] = self._known(at, value)
+        if kind == _NAMESPACE:
             properties = self._of_namespace(place, properties)
-        elif kind == "subscription_rule":
+        elif kind == _RULE:
             properties = self._of_rule(place, properties)
-        elif kind.endswith("authorization_rule"):
-            properties["rights"] = self._rights(place, block.values)
+        elif policy:
+            properties = {**properties, "rights": self._rights(place, block.values)}
         else:
             properties = self._of_entity(place, kind, properties)
         made["properties"] = place, properties
         return made
 
+    def _about(self, kind: str, name: str, place: str) -> None:
+        """Note a field that says what a resource is, unless something else notes it."""
+        if place in self._parents.said or (name == "name" and kind in (_NAMESPACE, _RULE)):
+            return
+        if name == "resource_group_name":
+            self._reader.not_supported(place, _READ[name])
+        else:
+            self._reader.taken(place, _READ[name])
+
+    def _known(self, place: str, value: Any) -> Any:
+        """Return a value without expressions; a problem for each that is not known here."""
+        if isinstance(value, Expression):
+            return self._parents.name(place, value)
+        if isinstance(value, dict):
+            return {
+                name: self._known(json_text.step(place, name), each) for name, each in value.items()
+            }
+        if isinstance(value, list):
+            return [self._known(f"{place}[{at}]", each) for at, each in enumerate(value)]
+        return value
+
+    def _unknown_field(self, place: str, name: str, known: tuple[str, ...]) -> None:
+        hint = suggestions.did_you_mean(name, known)
+        self._reader.not_supported(place, f"is not a known field.{hint}")
+
     def _of_namespace(self, place: str, properties: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for name, value in properties.items():
             at = json_text.step(place, name)
-            if name == "premium_messaging_partitions":
+            if name == _PARTITIONS:
                 self._reader.written[f"{place}.premiumMessagingPartitions"] = at
                 made["premiumMessagingPartitions"] = value
-            elif name == "local_auth_enabled":
-                # Its inverse is what Azure has.
-                self._reader.written[f"{place}.disableLocalAuth"] = at
-                made["disableLocalAuth"] = value is False
+            elif name == _LOCAL_AUTH:
+                enabled = self._boolean(at, value)
+                if enabled is not None:
+                    # Its inverse is what Azure has.
+                    self._reader.written[f"{place}.disableLocalAuth"] = at
+                    made["disableLocalAuth"] = not enabled
+            elif name.lower() in ("premiummessagingpartitions", "disablelocalauth"):
+                self._unknown_field(at, name, (_PARTITIONS, _LOCAL_AUTH))
             else:
                 made[name] = value
         return made
@@ -305,34 +253,52 @@ class _Resources:
         made: dict[str, Any] = {}
         for name, value in properties.items():
             at = json_text.step(place, name)
-            if name in ("sql_filter", "action"):
-                own = "sqlfilter" if name == "sql_filter" else name
+            own = name.replace("_", "")
+            if name not in _OF_RULES:
+                self._unknown_field(at, name, _OF_RULES)
+            elif name in ("sql_filter", "action"):
                 self._reader.written[f"{place}.{own}.sqlExpression"] = at
+                self._reader.written[f"{place}.{own}"] = at
                 made[own] = {"sqlExpression": value}
             elif name == "correlation_filter":
-                at, value = (f"{at}[0]", value[0]) if isinstance(value, list) else (at, value)
-                self._reader.written[f"{place}.correlationfilter"] = at
-                made["correlationfilter"] = self._correlation(
-                    f"{place}.correlationfilter", at, value
-                )
-            elif name == "filter_type":
-                self._reader.written[f"{place}.filtertype"] = at
-                made["filtertype"] = value
+                made[own] = self._correlation(f"{place}.{own}", at, value)
             else:
-                made[name] = value
+                self._reader.written[f"{place}.{own}"] = at
+                made[own] = value
+        kind = str(properties.get("filter_type", "SqlFilter")).lower()
+        if kind.startswith("sql") and "sqlfilter" not in made:
+            self._reader.problem(
+                json_text.step(place, "sql_filter"),
+                "is required, and not known in this file. Apply the plan, and convert what "
+                "terraform show -json prints of the state.",
+            )
         return made
 
     def _correlation(self, place: str, at: str, value: Any) -> Any:
+        """Return a filter as templates have it. `place`: of what is returned; `at`: in the file."""
+        self._reader.written[place] = at
+        if isinstance(value, list):
+            if len(value) != 1:
+                self._reader.problem(at, f"must have one filter (got {len(value)}).")
+                return None
+            at, value = f"{at}[0]", value[0]
+            self._reader.written[place] = at
         if not isinstance(value, dict):
-            return value
+            return value if value is not None else {}
         made: dict[str, Any] = {}
+        names: dict[str, str] = {}
         for name, each in value.items():
-            if each in (None, "", {}):
-                self._reader.taken(json_text.step(at, name), "is empty.")
+            where = json_text.step(at, name)
+            if each in _EMPTY:
+                self._reader.taken(where, "is empty.")
                 continue
             first, *others = name.split("_")
             own = first + "".join(map(str.capitalize, others))
-            self._reader.written[json_text.step(place, own)] = json_text.step(at, name)
+            if own in made:
+                self._reader.problem(where, f"is the same field as {names[own]}. Remove one.")
+                continue
+            names[own] = where
+            self._reader.written[json_text.step(place, own)] = where
             made[own] = each
         return made
 
@@ -340,9 +306,18 @@ class _Resources:
         made: list[str] = []
         for name in _RIGHTS:
             value, at = values.get(name), json_text.step(place, name)
-            if value is True or value == "true":
+            has = None if name not in values or value is None else self._boolean(at, value)
+            if has:
                 self._reader.written[f"{place}.rights[{len(made)}]"] = at
                 made.append(name)
-            elif value not in (None, False, "false"):
-                self._reader.wrong(at, "true or false", value)
+            elif name in values:
+                self._reader.taken(at, "is not there.")
         return made
+
+    def _boolean(self, place: str, value: Any) -> bool | None:
+        """Return a value that may be in quotes; None, with a problem, if it is another one."""
+        found = _BOOLEANS.get(value) if isinstance(value, str) else value
+        if isinstance(found, bool):
+            return found
+        self._reader.wrong(place, TRUE_OR_FALSE, value)
+        return None
