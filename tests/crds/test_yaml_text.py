@@ -59,7 +59,7 @@ def test_a_bomb_of_aliases_is_refused(pair: str) -> None:
 
 def test_a_bomb_of_merges_is_refused() -> None:
     lines = ["a0: &a0 {" + ", ".join(f"k{at}: 1" for at in range(1_000)) + "}"]
-    lines += [f"a{at + 1}: &a{at + 1} {{<<: [*a{at}, *a{at}]}}" for at in range(60)]
+    lines += [f"a{at + 1}: &a{at + 1} {{<<: [*a{at}, *a{at}]}}" for at in range(13)]
 
     assert "more than 2,000,000 values" in refusal("\n".join(lines))
 
