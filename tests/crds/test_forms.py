@@ -23,6 +23,20 @@ PATHS = {QUEUE: "queues/one", TOPIC: "topics/one", SUBSCRIPTION: "topics/t/subsc
 TYPES = {QUEUE: "queues", TOPIC: "topics", SUBSCRIPTION: "topics/subscriptions"}
 ASO = {QUEUE: "NamespacesQueue", TOPIC: "NamespacesTopic",
        SUBSCRIPTION: "NamespacesTopicsSubscription"}  # fmt: skip
+# Of azurerm 4.0, as its pages have them; and what they were before.
+OF_PROVIDER = (
+    "lock_duration", "max_message_size_in_kilobytes", "max_size_in_megabytes",
+    "requires_duplicate_detection", "requires_session", "default_message_ttl",
+    "dead_lettering_on_message_expiration", "dead_lettering_on_filter_evaluation_error",
+    "duplicate_detection_history_time_window", "max_delivery_count", "status",
+    "batched_operations_enabled", "auto_delete_on_idle", "partitioning_enabled",
+    "express_enabled", "forward_to", "forward_dead_lettered_messages_to",
+)  # fmt: skip
+OLD_NAMES = {
+    "enable_partitioning": "partitioning_enabled",
+    "enable_batched_operations": "batched_operations_enabled",
+    "enable_express": "express_enabled",
+}
 NUMBERS = {"max_size_in_megabytes": 2_048, "max_message_size_in_kilobytes": 2_048,
            "max_delivery_count": 7}  # fmt: skip
 
@@ -156,6 +170,15 @@ def test_no_two_settings_of_a_kind_have_one_name_in_any_case(form: Form, kind: E
 
     assert sorted(set(names)) == sorted(names)
     assert not {*names} & {each.lower() for each in forms.idle(forms.IDLE_OF_ENTITIES, form)}
+
+
+def test_names_in_terraform_are_those_of_the_provider() -> None:
+    found = {name for kind in EntityKind for name in forms.settings(Form.TERRAFORM, kind)}
+
+    assert found == {*OF_PROVIDER, *OLD_NAMES, "user_metadata", "support_ordering"}
+    for old, name in OLD_NAMES.items():
+        settings = forms.settings(Form.TERRAFORM, QUEUE)
+        assert settings[old] is settings[name]
 
 
 @pytest.mark.parametrize(("form", "kind", "setting", "name", "quoted"), every_setting())

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from bendybus.crds.exports import writing
+from bendybus.crds.forms import Form
 from tests.crds.terraform_documents import (
     configuration,
     converted,
@@ -65,6 +67,26 @@ def test_escaped_texts_are_literal_in_configuration(written: str, meant: str) ->
     [made] = specs(document)["Subscription news-all"]["rules"]
 
     assert made["sqlFilter"] == {"sqlExpression": meant}
+
+
+@pytest.mark.parametrize("name", ["a${b}", "a$${b}", "%{c}"])
+def test_names_of_properties_are_escaped_as_texts_are(name: str) -> None:
+    def one(kind: str, **spec: Any) -> dict[str, Any]:
+        return {"apiVersion": "bendybus.io/v1alpha1", "kind": kind,
+                "metadata": {"name": kind.lower()}, "spec": spec}  # fmt: skip
+
+    rules = [{"name": "r", "correlationFilter": {"properties": {name: name}}}]
+    documents = [
+        one("BusNamespace", sku={"tier": "Standard"}),
+        one("Topic", entityName="news"),
+        one("Subscription", topicName="news", entityName="all", rules=rules),
+    ]
+
+    values = {"location": "here", "resourceGroup": "g"}
+    [file] = writing.write("bus.yaml", documents, Form.TERRAFORM, values).documents
+
+    [made] = specs(file)["Subscription news-all"]["rules"]
+    assert made["correlationFilter"] == {"properties": {name: name}}
 
 
 @pytest.mark.parametrize("text", ["${b}", "$${b}", "%{b}", "%%{b}"])

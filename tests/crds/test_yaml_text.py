@@ -31,6 +31,13 @@ def test_documents_have_numbers_and_empty_ones_are_left_out() -> None:
     assert found == [(2, {"a": 1}), (3, {"b": ["x"]})]
 
 
+def test_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_text, "WRITTEN_MAX", 1_000)
+
+    assert refusal("- x\n" * 1_001).startswith("bus.yaml, line 1000: is not YAML: has more than")
+    assert documents("- x\n" * 999) == [["x"] * 999]
+
+
 def test_aliases_and_merge_keys_are_allowed() -> None:
     text = "base: &b {lock: PT1M, count: 3}\nmine:\n  <<: *b\n  count: 5\nsame: *b\n"
 
@@ -59,7 +66,7 @@ def test_a_bomb_of_aliases_is_refused(pair: str) -> None:
 
 def test_a_bomb_of_merges_is_refused() -> None:
     lines = ["a0: &a0 {" + ", ".join(f"k{at}: 1" for at in range(1_000)) + "}"]
-    lines += [f"a{at + 1}: &a{at + 1} {{<<: [*a{at}, *a{at}]}}" for at in range(60)]
+    lines += [f"a{at + 1}: &a{at + 1} {{<<: [*a{at}, *a{at}]}}" for at in range(13)]
 
     assert "more than 2,000,000 values" in refusal("\n".join(lines))
 

@@ -14,6 +14,8 @@ from bendybus.crds.errors import ManifestError, Problem
 _MERGE: Final = "tag:yaml.org,2002:merge"
 # Values of one text, those of aliases counted where they are used.
 VALUES_MAX: Final = 2_000_000
+# Values that are written, which take a kilobyte each while they are read.
+WRITTEN_MAX: Final = 1_000_000
 _TOO_MANY: Final = f"has more than {VALUES_MAX:,} values, with what its aliases stand for"
 
 
@@ -21,6 +23,17 @@ class _Loader(yaml.SafeLoader):
     """Refuses keys that are written twice, and what aliases make too large."""
 
     merged = 0
+    written = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Return the next value that is written, as the base class does, and count it."""
+        self.written += 1
+        if self.written > WRITTEN_MAX:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None, None, f"has more than {WRITTEN_MAX:,} values", mark
+            )
+        return super().compose_node(parent, index)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Put what `<<` names into a mapping, as the base class does, which does not count."""

@@ -130,7 +130,7 @@ def _rule(properties: Mapping[str, Any]) -> dict[str, Any]:
 def _text(value: Any) -> Any:
     """Return a value in which no text is a template: `${` and `%{` begin expressions."""
     if isinstance(value, dict):
-        return {name: _text(each) for name, each in value.items()}
+        return {_text(name): _text(each) for name, each in value.items()}
     if isinstance(value, str):
         return value.replace("${", "$${").replace("%{", "%%{")
     return value
