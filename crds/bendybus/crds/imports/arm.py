@@ -18,7 +18,7 @@ from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.forms import Form
-from bendybus.crds.imports import arm_template, time_spans
+from bendybus.crds.imports import arm_policies, arm_template, time_spans
 from bendybus.crds.imports.arm_template import Resource
 from bendybus.crds.imports.asked import Asked
 from bendybus.crds.imports.importer import Conventions, Importer, first
@@ -26,7 +26,6 @@ from bendybus.domain import limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
 
-_ROOT: Final = "RootManageSharedAccessKey"
 _KINDS: Final[Mapping[tuple[str, ...], EntityKind]] = MappingProxyType(
     {
         ("namespaces", "queues"): EntityKind.QUEUE,
@@ -35,7 +34,6 @@ _KINDS: Final[Mapping[tuple[str, ...], EntityKind]] = MappingProxyType(
     }
 )
 _RULES: Final = ("namespaces", "topics", "subscriptions", "rules")
-_POLICIES: Final = "authorizationrules"
 
 
 def parse(source: str, data: bytes, given: Mapping[str, Any]) -> Conversion:
@@ -118,12 +116,15 @@ class _Converter:
         seen: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
         for each in found:
             other = seen.setdefault((each.types, _key(each.names)), each.place)
-            if other != each.place and each.types[-1] in (_POLICIES, arm_template.NAMESPACES):
+            if other != each.place and each.types[-1] in (
+                arm_policies.TYPE,
+                arm_template.NAMESPACES,
+            ):
                 self._reader.problem(each.place, f"is the same as {other}. Remove one of them.")
 
     def _namespace(self, name: str, found: Sequence[Resource]) -> None:
         own = next((each for each in found if each.types == (arm_template.NAMESPACES,)), None)
-        policies = self._policies(found)
+        policies = arm_policies.read(self._reader, found)
         spec: dict[str, Any] = {"sku": {"tier": self._importer.tier.value}}
         path = "resources"
         if own is None and self._asked.running is not None:
@@ -183,35 +184,6 @@ class _Converter:
             made["premiumMessagingPartitions"] = importer.partition_count
         return made
 
-    def _policies(self, found: Sequence[Resource]) -> list[dict[str, Any]]:
-        made: list[dict[str, Any]] = []
-        for each in found:
-            if each.types[-1] != _POLICIES:
-                continue
-            of, name = each.types[1:-1], each.names[-1]
-            if name == _ROOT:
-                self._reader.taken(each.place, "every bus has it.")
-            else:
-                rights = self._rights(each)
-                made += [
-                    {"name": name, "rights": rights} | ({"entity": each.names[1]} if of else {})
-                ]
-        return made
-
-    def _rights(self, policy: Resource) -> list[str]:
-        field = policy.fields.get("properties", (json_text.step(policy.place, "properties"), {}))
-        properties = self._reader.fields(*field, ("rights",), idle={})
-        given = self._reader.required(field[0], properties, "rights")
-        names = {"listen": "Listen", "send": "Send", "manage": "Manage"}
-        made: list[str] = []
-        for at, right in self._reader.items(given):
-            if str(right).lower() in names:
-                made.append(names[str(right).lower()])
-                self._reader.taken(at)
-            else:
-                self._reader.wrong(at, "Listen, Send or Manage", right)
-        return made
-
     def _entities(self, found: Sequence[Resource]) -> None:
         topics: dict[str, bool] = {}
         rules: dict[tuple[str, ...], list[Resource]] = {}
@@ -235,9 +207,13 @@ class _Converter:
             elif each.types[-1] in forms.OTHER_RESOURCES:
                 self._reader.not_supported(each.place, forms.OTHER_RESOURCES[each.types[-1]])
             elif each.types not in (_RULES, (arm_template.NAMESPACES,)) and (
-                each.types[-1] != _POLICIES
+                each.types[-1] != arm_policies.TYPE
             ):
                 self._reader.not_supported(each.place, "is not known here.")
+            if kind is EntityKind.SUBSCRIPTION and each.names[1].lower() not in topics:
+                self._reader.changed(
+                    each.place, f"needs topic {each.names[1]!r:.300}, which this file lacks."
+                )
         for [rule, *_] in rules.values():
             self._reader.problem(rule.place, "is a rule of a subscription that the file lacks.")
 
