@@ -37,8 +37,8 @@ def test_a_name_of_several_entities_becomes_one_for_each() -> None:
         {"name": "app-send", "rights": ["Send"]},
     ]
     assert [str(each) for each in found.differences()] == [
-        f"changed: resources[{at}].name: the policy is called {name}: on a bus a name is unique, of "
-        "letters, digits and -."
+        f"changed: resources[{at}].name: the policy is called {name}: on a bus a name is unique, "
+        "of letters, digits and -."
         for at, name in ((4, "a-b-Reader"), (5, "news-reader"), (6, "app-send"))
     ]
 

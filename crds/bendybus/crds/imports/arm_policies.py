@@ -31,6 +31,9 @@ def read(reader: FieldReader, found: Sequence[Resource]) -> list[dict[str, Any]]
             reader.taken(each.place, "every bus has it.")
             continue
         rights = _rights(reader, each)
+        if not rights:
+            # It has a problem.
+            continue
         if len(made) == limits.AUTHORIZATION_RULES_MAX:
             reader.not_supported(
                 each.place,
