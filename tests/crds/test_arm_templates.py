@@ -352,3 +352,18 @@ def test_a_template_is_recognised() -> None:
     assert arm_template.is_template(template())
     assert not arm_template.is_template({"UserConfig": {}})
     assert not arm_template.is_template([])
+
+
+def test_whole_numbers_may_have_a_point_and_a_wrong_bus_is_said_once() -> None:
+    sku, queue = {"name": "Premium"}, {"maxDeliveryCount": 10.0}
+    document = template(
+        resource("namespaces", "shop", sku=sku, properties={"premiumMessagingPartitions": 2.0}),
+        resource("namespaces/queues", "shop/q", properties=queue),
+    )
+
+    found = specs(converted(document))
+
+    assert found["BusNamespace shop"]["premiumMessagingPartitions"] == 2
+    assert found["Queue q"] == {"maxDeliveryCount": 10}
+    document["resources"][0]["name"] = "-"
+    assert len(problems(document)) == 1

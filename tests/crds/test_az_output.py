@@ -7,7 +7,7 @@ import pytest
 
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.forms import Form
-from bendybus.crds.imports import arm, az
+from bendybus.crds.imports import arm, az, reading
 from bendybus.crds.imports.asked import Asked
 
 pytestmark = pytest.mark.requirement("R656")
@@ -124,3 +124,12 @@ def test_what_is_wrong_is_said_with_its_place(document: Any, words: str) -> None
     with pytest.raises(ManifestError) as error:
         converted(document)
     assert words in str(error.value)
+
+
+def test_a_list_of_nothing_has_nothing() -> None:
+    found = reading.documents("stdin", b"[]")
+
+    with pytest.raises(ManifestError) as error:
+        reading.convert("stdin", reading.recognised("stdin", found), found, Asked())
+
+    assert str(error.value) == "stdin: has no resource of Service Bus."

@@ -188,3 +188,21 @@ def test_destinations_come_before_what_forwards_to_them() -> None:
     )
 
     assert [wish.name for wish in made.entities] == ["news", "a", "c", "b", "y", "x"]
+
+
+@pytest.mark.requirement("R148")
+def test_chains_of_destinations_may_be_long() -> None:
+    chain = [_manifest("Queue", f"q{at}", forwardTo=f"q{at + 1}") for at in range(3_000)]
+
+    bundle = bundling.bundle([*chain, _manifest("Queue", "q3000")])
+
+    assert [each.name for each in bundle.entities] == [f"q{at}" for at in range(3_000, -1, -1)]
+
+
+def test_destinations_in_a_circle_have_an_order() -> None:
+    circle = [
+        _manifest("Queue", name, forwardDeadLetteredMessagesTo=to)
+        for name, to in (("a", "b"), ("b", "c"), ("c", "a"))
+    ]
+
+    assert [each.name for each in bundling.bundle(circle).entities] == ["c", "b", "a"]

@@ -7,7 +7,7 @@ import graphlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from bendybus.crds import entity_manifest
+from bendybus.crds import entity_manifest, ordering
 from bendybus.crds.bundle import Bundle, EntityWish, NamespaceSettings
 from bendybus.crds.entity_manifest import EntityManifest
 from bendybus.crds.errors import ManifestError, Problem
@@ -53,21 +53,11 @@ def bundle(loaded: Sequence[Loaded], *, running: NamespaceSettings | None = None
 
 def _in_order(wishes: Mapping[str, EntityWish]) -> list[EntityWish]:
     """Return entities in the order in which they can be made. The bus refuses what has none."""
-    in_order: dict[str, EntityWish] = {}
-    seen: set[str] = set()
-
-    def add(key: str) -> None:
-        wish = wishes.get(key)
-        if wish is None or key in seen:
-            return
-        seen.add(key)
-        for destination in forwarding.destinations_of(wish.description):
-            add(destination)
-        in_order[key] = wish
-
-    for wish in sorted(wishes.values(), key=lambda wish: wish.kind is EntityKind.SUBSCRIPTION):
-        add(wish.name.lower())
-    return list(in_order.values())
+    topics_first = sorted(wishes, key=lambda key: wishes[key].kind is EntityKind.SUBSCRIPTION)
+    keys = ordering.in_order(
+        topics_first, lambda key: forwarding.destinations_of(wishes[key].description)
+    )
+    return [wishes[key] for key in keys]
 
 
 def _namespace_of(item: Loaded) -> NamespaceSettings:

@@ -1,9 +1,9 @@
 """The bus that is written: what manifests say, in the order in which it can be made."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bendybus.crds import entity_manifest
+from bendybus.crds import entity_manifest, ordering
 from bendybus.crds.conversion import Document, Finding, Outcome
 from bendybus.crds.entity_manifest import EntityManifest
 from bendybus.crds.errors import ManifestError, Problem
@@ -119,33 +119,17 @@ def _entity(manifest: EntityManifest, tier: Tier, count: int) -> Entity:
 def _in_order(found: Sequence[Entity]) -> tuple[Entity, ...]:
     """Return topics before subscriptions, and destinations before what forwards to them."""
     by_name = {each.path.lower(): each for each in found}
-    made: dict[str, Entity] = {}
-    under_way: set[str] = set()
+    topics_first = sorted(by_name, key=lambda key: by_name[key].kind is EntityKind.SUBSCRIPTION)
 
-    # Not recursive: chains of forwarding may be as long as there are entities.
-    for first in sorted(found, key=lambda each: each.kind is EntityKind.SUBSCRIPTION):
-        waiting = [first.path.lower()]
-        while waiting:
-            key = waiting[-1]
-            needed = [
-                each
-                for each in forwarding.destinations_of(by_name[key].description)
-                if each in by_name
-            ]
-            if key in made:
-                waiting.pop()
-            elif key not in under_way:
-                under_way.add(key)
-                waiting += [each for each in needed if each not in under_way]
-            else:
-                waiting.pop()
-                under_way.discard(key)
-                after = tuple(each for each in needed if each in made)
-                back = tuple(each for each in needed if each not in made)
-                one = by_name[key]
-                made[key] = Entity(
-                    one.kind, one.name, one.topic, one.description, after=after, back=back
-                )
+    def needs(key: str) -> list[str]:
+        wanted = forwarding.destinations_of(by_name[key].description)
+        return [each for each in wanted if each in by_name]
+
+    made: dict[str, Entity] = {}
+    for key in ordering.in_order(topics_first, needs):
+        after = tuple(each for each in needs(key) if each in made)
+        back = tuple(each for each in needs(key) if each not in made)
+        made[key] = replace(by_name[key], after=after, back=back)
     return tuple(made.values())
 
 

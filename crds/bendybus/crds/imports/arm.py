@@ -21,7 +21,7 @@ from bendybus.crds.forms import Form
 from bendybus.crds.imports import arm_policies, arm_template, time_spans
 from bendybus.crds.imports.arm_template import Resource
 from bendybus.crds.imports.asked import Asked
-from bendybus.crds.imports.importer import Conventions, Importer, first
+from bendybus.crds.imports.importer import Conventions, Importer, first, whole
 from bendybus.domain import limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
@@ -172,7 +172,7 @@ class _Converter:
             importer.partition_count = 1
         if known[0] in properties:
             place, count = properties[known[0]]
-            count = int(count) if isinstance(count, str) and count.isdigit() else count
+            count = int(count) if isinstance(count, str) and count.isdecimal() else whole(count)
             if importer.tier is not Tier.PREMIUM and count == 0:
                 reader.taken(place, "is 0: the tier decides.")
             elif importer.tier is Tier.PREMIUM and count in limits.PREMIUM_PARTITION_COUNTS:

@@ -240,6 +240,8 @@ class Importer:
     def _typed(self, field: Field, wanted: type, words: str) -> Any:
         if self._conventions.texts and isinstance(field[1], str):
             field = field[0], _UNQUOTED[wanted](field[1])
+        if wanted is int and self._conventions.texts:
+            field = field[0], whole(field[1])
         if type(field[1]) is int and abs(field[1]) > _WHOLE_MAX:
             self.reader.problem(field[0], "must be a number of 64 bits.")
             return None
@@ -291,6 +293,9 @@ class Importer:
                 loaded.append(result)
             else:
                 self._add(result)
+                if manifest["kind"] == "BusNamespace":
+                    # Its entities would all be wrong, too.
+                    return None
         try:
             bundle = bundling.bundle(loaded)
         except ManifestError as error:
@@ -330,6 +335,11 @@ class Importer:
                 at = json_text.step(path, conventions.properties)
                 return self._places.get((path, name), json_text.step(at, own))
         return path
+
+
+def whole(value: Any) -> Any:
+    """Return a number without a fraction as a whole number: some programs write 2.0 for 2."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _place(problem: Problem) -> list[tuple[str, int]]:

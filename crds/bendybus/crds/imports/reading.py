@@ -44,7 +44,8 @@ def recognised(source: str, found: Sequence[Document]) -> Form:
         return Form.ARM
     if terraform.is_one(alone):
         return Form.TERRAFORM
-    if az.is_printed(alone):
+    # An empty list is what az prints where there is nothing.
+    if alone == [] or az.is_printed(alone):
         return Form.AZ
     if found and found[0][0] == "":
         return Form.EMULATOR
