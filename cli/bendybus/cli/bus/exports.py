@@ -17,8 +17,6 @@ from bendybus.wire import entities
 if TYPE_CHECKING:
     from bendybus.crds.conversion import Conversion
 
-_FIELDS = ("name", "rights", "entity")
-
 
 def running(choice: Choice) -> "Conversion":
     """Return the manifests of the bus that a command addresses. Raises CliError, BusError.
@@ -29,7 +27,7 @@ def running(choice: Choice) -> "Conversion":
     from bendybus.crds.exports import manifests
     from bendybus.crds.imports import reading
 
-    policies = list(_on_cluster(choice.cluster)) if choice.cluster is not None else []
+    policies = [] if choice.cluster is None else list(_on_cluster(choice.cluster))
     left_out: list[str] = []
     with (
         bus_choice.target(choice) as target,
@@ -37,15 +35,14 @@ def running(choice: Choice) -> "Conversion":
     ):
         settings = bus.namespace_settings()
         found = list(_entities(bus, left_out))
-    for path, description in found:
-        policies += [
-            {"name": each.name, "rights": sorted(right.value for right in each.rights)}
-            | {"entity": path}
-            for each in getattr(description, "authorization_rules", ())
-        ]
+    policies += [
+        (each.name, sorted(right.value for right in each.rights), path)
+        for path, description in found
+        for each in getattr(description, "authorization_rules", ())
+    ]
     left: list[Finding] = []
     documents = [
-        manifests.namespace(settings, policies),
+        manifests.namespace(settings, manifests.policies(policies, left)),
         *manifests.entities(settings, found, left),
     ]
     made = reading.of_manifests(f"bus {settings.name}", [("", each) for each in documents])
@@ -68,11 +65,11 @@ def _entities(bus: Management, left_out: list[str]) -> Iterator[tuple[str, Descr
         yield name, entities.description_from_proto(each.description)
 
 
-def _on_cluster(choice: ClusterChoice) -> Iterator[dict[str, Any]]:
+def _on_cluster(choice: ClusterChoice) -> Iterator[tuple[str, list[str], str]]:
     """Yield the policies of a bus, which are in its manifest."""
     spec = spec_on_cluster(choice)
     for each in spec.get("authorizationRules") or ():
-        yield {name: each[name] for name in _FIELDS if each.get(name)}
+        yield each["name"], list(each["rights"]), each.get("entity") or ""
 
 
 def spec_on_cluster(choice: ClusterChoice) -> Mapping[str, Any]:

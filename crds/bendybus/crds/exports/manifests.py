@@ -6,15 +6,43 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from bendybus.crds import policy_names
 from bendybus.crds.bundle import KINDS, NamespaceSettings
 from bendybus.crds.conversion import Document, Finding, Outcome
 from bendybus.crds.imports.importer import manifest, object_name
-from bendybus.domain import descriptions, durations, entity_settings, subscription_name
+from bendybus.domain import (
+    descriptions,
+    durations,
+    entity_settings,
+    limits,
+    subscription_name,
+)
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description, Setting, SettingType
 from bendybus.domain.filters import rule
 from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
 from bendybus.domain.limits import Tier
+
+
+def policies(
+    found: Iterable[tuple[str, Iterable[str], str]], findings: list[Finding]
+) -> list[dict[str, Any]]:
+    """Return policies of a bus by name, rights and entity, under names that a manifest can have.
+
+    What a manifest cannot hold is added to `findings`.
+    """
+    made: list[dict[str, Any]] = []
+    taken: set[str] = set()
+    for wanted, rights, entity in found:
+        place = f"policy {wanted} of {entity}" if entity else f"policy {wanted}"
+        if len(made) == limits.AUTHORIZATION_RULES_MAX:
+            findings.append(Finding(place, Outcome.NOT_SUPPORTED, policy_names.TOO_MANY))
+            continue
+        name = policy_names.unique(wanted, entity, taken)
+        if name != wanted:
+            findings.append(Finding(place, Outcome.CHANGED, policy_names.WHY.format(name=name)))
+        made.append({"name": name, "rights": list(rights)} | ({"entity": entity} if entity else {}))
+    return made
 
 
 def namespace(

@@ -47,7 +47,7 @@ def recognised(source: str, found: Sequence[Document]) -> Form:
     # An empty list is what az prints where there is nothing.
     if alone == [] or az.is_printed(alone):
         return Form.AZ
-    if found and found[0][0] == "":
+    if found and found[0][0] == "" and isinstance(alone, dict):
         return Form.EMULATOR
     raise ManifestError(Problem(source, "", "", _UNKNOWN))
 

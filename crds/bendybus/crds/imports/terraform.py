@@ -41,7 +41,7 @@ _READ: Final[Mapping[str, str]] = MappingProxyType(
         "name": "",
         **dict.fromkeys(("id", "endpoint", "sql_filter_compatibility_level"), _OF_AZURE),
         **dict.fromkeys(("timeouts", "depends_on", "lifecycle", "provider", "//"), _OF_TERRAFORM),
-        "resource_group_name": forms.ELSEWHERE,
+        "resource_group_name": "is the group of Azure that it is in.",
         **dict.fromkeys(("namespace_id", "topic_id", "queue_id", "subscription_id"), _OF_PARENTS),
         **dict.fromkeys(
             ("namespace_name", "topic_name", "queue_name", "subscription_name"), _OF_PARENTS
@@ -197,10 +197,7 @@ class _Resources:
         """Note a field that says what a resource is, unless something else notes it."""
         if place in self._parents.said or (name == "name" and kind in (_NAMESPACE, _RULE)):
             return
-        if name == "resource_group_name":
-            self._reader.not_supported(place, _READ[name])
-        else:
-            self._reader.taken(place, _READ[name])
+        self._reader.taken(place, _READ[name])
 
     def _known(self, place: str, value: Any) -> Any:
         """Return a value without expressions; a problem for each that is not known here."""
