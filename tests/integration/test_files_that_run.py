@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,11 @@ import pytest
 import yaml
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage
+from bendybus.client.management import (
+    AuthorizationRule,
+    ServiceBusAdministrationClient,
+    SqlRuleFilter,
+)
 from tests.crds.public_files import CORPUS
 
 COMMAND = (sys.executable, "-m", "bendybus.cli")
@@ -148,3 +154,28 @@ def test_a_file_that_a_bus_cannot_have_changes_nothing(up: Up, tmp_path: Path) -
     assert taken.returncode == 1
     assert "was created by an administration call" in taken.stderr
     assert [each for each in run(facts, "get", "queues").stdout.split() if "big" in each] == []
+
+
+def test_what_clients_made_is_written_without_keys_and_with_remarks(up: Up) -> None:
+    facts = up()
+    string = facts["connection_string"]
+    policy = AuthorizationRule(rights=["Send"], key_name="app_send", primary_key="k" * 44)
+    with ServiceBusAdministrationClient.from_connection_string(string) as administration:
+        administration.create_queue("orders", authorization_rules=[policy])
+        administration.create_topic("news")
+        administration.create_subscription("news", "all")
+        for name, value in (("typed", datetime(2026, 1, 1)), ("plain", 7)):
+            administration.create_rule(
+                "news", "all", name, filter=SqlRuleFilter("at = @p", {"@p": value})
+            )
+
+    said = run(facts, "convert")
+
+    documents = {each["metadata"]["name"]: each["spec"] for each in yaml.safe_load_all(said.stdout)}
+    assert documents["default"]["authorizationRules"] == [
+        {"name": "app-send", "rights": ["Send"], "entity": "orders"}
+    ]
+    assert [each["name"] for each in documents["news-all"]["rules"]] == ["$Default", "plain"]
+    assert "k" * 44 not in said.stdout + said.stderr
+    assert "changed: policy app_send of orders: the policy is called app-send" in said.stderr
+    assert "rules typed: is left out" in said.stderr

@@ -9,8 +9,8 @@ from bendybus.cli.bus.cluster import ClusterChoice
 from bendybus.cli.bus.kubectl import Kubectl
 from bendybus.cli.bus.management import Management
 from bendybus.crds.bundle import NamespaceSettings
-from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Description
+from bendybus.domain.errors import EntityNotFound
 from bendybus.domain.limits import Tier
 from bendybus.wire import entities
 
@@ -59,10 +59,13 @@ def _entities(bus: Management, left_out: list[str]) -> Iterator[tuple[str, Descr
         if each.orphaned:
             left_out.append(f"{kind} {name}")
             continue
-        if kind is EntityKind.SUBSCRIPTION:
-            # Lists do not have the rules.
-            each = bus.entity(kind, name, runtime=False)
-        yield name, entities.description_from_proto(each.description)
+        try:
+            # Lists have neither rules nor policies.
+            whole = bus.entity(kind, name, runtime=False)
+        except EntityNotFound:
+            # It was deleted since.
+            continue
+        yield name, entities.description_from_proto(whole.description)
 
 
 def _on_cluster(choice: ClusterChoice) -> Iterator[tuple[str, list[str], str]]:
