@@ -205,5 +205,34 @@ def test_on_a_cluster_the_manifests_of_a_file_are_for_the_bus_that_is_named(
 
     said = capsys.readouterr()
     assert (code, said.out) == (0, "queue created\n")
-    assert "is made on bus shop; its policies are not" in said.err
+    assert "what is in shop" not in said.err
     assert kubectl.calls()[-1]["arguments"][0] == "apply"
+
+
+@pytest.mark.requirement("R662")
+def test_on_a_cluster_a_namespace_of_the_file_is_made_on_the_bus_that_is_named(
+    kubectl: FakeKubectl, capsys: Capture
+) -> None:
+    answers(kubectl)
+    plan = str(CORPUS / "terraform-module-plan.json")
+
+    code = command.main(["--bus", "shop", "apply", "--from", plan, "--wait", "0"])
+
+    said = capsys.readouterr().err
+    assert code == 0
+    assert "what is in shop-bus is made on bus shop." in said
+    assert "its policies are left out. Add them to the manifest of bus shop" in said
+
+
+@pytest.mark.requirement("R662")
+def test_on_a_cluster_a_file_without_a_namespace_needs_to_know_its_bus(
+    kubectl: FakeKubectl, capsys: Capture
+) -> None:
+    names = ({"metadata": {"name": each, "namespace": "apps"}} for each in ("a", "b"))
+    kubectl.answers(get_busnamespaces={"out": json.dumps({"items": list(names)})})
+
+    code = command.main(["--kube", "apply", "--from", str(CORPUS / "aso-queue.yaml")])
+
+    assert code == 1
+    assert "a, b. Choose one with --bus NAME." in capsys.readouterr().err
+    assert [each["arguments"][0] for each in kubectl.calls()] == ["get"]

@@ -14,6 +14,7 @@ import yaml
 from tests.charts import rendering
 from tests.e2e.cluster import eventually
 from tests.e2e.conftest import SYSTEM, Installation, Space, fresh_space
+from tests.test_tidy import ROOT
 
 
 def bendybus(
@@ -67,6 +68,20 @@ def test_the_command_line_applies_sends_and_receives(shop: Shop) -> None:
     key = space.cluster.get("secret", "shop-rootmanagesharedaccesskey", space.name)["data"]
     for done in (applied, sent, listed, received):
         assert key["primaryKey"] not in done.stdout + done.stderr
+
+
+@pytest.mark.core
+def test_a_file_of_azure_is_applied_to_the_bus_and_written_again(shop: Shop) -> None:
+    space, file = shop.space, ROOT / "examples" / "azure" / "operator.yaml"
+
+    applied = bendybus(space, "apply", "--from", str(file))
+    written = bendybus(space, "convert", "--as", "arm")
+
+    assert applied.returncode == 0, applied.stderr
+    assert f"Queue {space.name}/returns: Ready" in applied.stdout
+    assert written.returncode == 0, written.stderr
+    names = [each["name"] for each in json.loads(written.stdout)["resources"]]
+    assert "[format('{0}/{1}', parameters('namespaceName'), 'returns')]" in names
 
 
 def test_receiving_goes_on_when_the_front_end_behind_the_port_ends(shop: Shop) -> None:

@@ -20,7 +20,7 @@ from bendybus.domain.errors import BusError
 
 if TYPE_CHECKING:
     from bendybus.crds.bundle import Bundle
-    from bendybus.crds.conversion import Conversion
+    from bendybus.crds.conversion import Conversion, Document
 
 Settings = Annotated[
     list[str] | None,
@@ -76,7 +76,8 @@ def for_running(path: Path, asked: Asked, running: NamespaceSettings) -> "Bundle
     """
     from bendybus.crds import bundling
 
-    found = read(path, None, replace(asked, running=running), instead="bendybus apply -f")
+    mine = replace(asked, running=lambda: running)
+    found = read(path, None, mine, instead="bendybus apply -f")
     emulator_configs.say_report(found)
     own = found.bundle.namespace.name
     if own != running.name:
@@ -98,34 +99,53 @@ def for_running(path: Path, asked: Asked, running: NamespaceSettings) -> "Bundle
 def for_cluster(path: Path, asked: Asked, choice: ClusterChoice) -> str:
     """Return the manifests of a file, as YAML, and say the report on stderr.
 
-    With a bus chosen by name, the entities are for it; else the file's namespace is made a bus.
-    Raises CliError, or ManifestError with every problem.
+    A namespace of the file is made a bus. If a bus is chosen, or the file only names a namespace,
+    the entities are for that bus, or for the only one there is. Raises CliError, or ManifestError
+    with every problem.
     """
     from bendybus.cli.bus import exports
-    from bendybus.crds import bundling
     from bendybus.crds.exports import writing
 
-    running = exports.settings_on_cluster(choice) if choice.bus else None
+    known: list[NamespaceSettings] = []
+
+    def running() -> NamespaceSettings:
+        known.append(exports.settings_on_cluster(choice))
+        return known[-1]
+
     found = read(path, None, replace(asked, running=running), instead="bendybus apply -f")
     emulator_configs.say_report(found)
-    documents = found.documents
-    if running is not None:
-        named = replace(found.bundle.namespace, name=running.name)
-        try:
-            bundling.check_against(running, replace(found.bundle, namespace=named))
-        except BusError as error:
-            raise CliError(error.message) from error
-        printing.note(
-            f"{found.source}: what is in {found.bundle.namespace.name} is made on bus "
-            f"{running.name}; its policies are not, since that bus has a manifest of its own."
-        )
-        of_bus = {"namespaceRef": {"name": running.name}}
-        documents = tuple(
-            {**each, "spec": {**each["spec"], **of_bus}}
-            for each in documents
-            if each["kind"] != "BusNamespace"
-        )
+    if choice.bus and not known:
+        running()
+    documents = _on(known[0], found) if known else found.documents
     return writing.text(Form.MANIFESTS, documents)
+
+
+def _on(running: NamespaceSettings, found: "Conversion") -> "tuple[Document, ...]":
+    """Return the entities of a file for a bus that has a manifest of its own. Raises CliError."""
+    from bendybus.crds import bundling
+
+    own = found.bundle.namespace.name
+    try:
+        bundling.check_against(
+            running,
+            replace(found.bundle, namespace=replace(found.bundle.namespace, name=running.name)),
+        )
+    except BusError as error:
+        raise CliError(error.message) from error
+    if own != running.name:
+        printing.note(f"{found.source}: what is in {own} is made on bus {running.name}.")
+    buses = [each for each in found.documents if each["kind"] == "BusNamespace"]
+    if any("authorizationRules" in each["spec"] for each in buses):
+        printing.note(
+            f"{found.source}: its policies are left out. Add them to the manifest of bus "
+            f"{running.name}; bendybus convert prints them."
+        )
+    of_bus = {"namespaceRef": {"name": running.name}}
+    return tuple(
+        {**each, "spec": {**each["spec"], **of_bus}}
+        for each in found.documents
+        if each not in buses
+    )
 
 
 def values(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:

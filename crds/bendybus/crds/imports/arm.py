@@ -128,8 +128,8 @@ class _Converter:
         spec: dict[str, Any] = {"sku": {"tier": self._importer.tier.value}}
         path = "resources"
         if own is None and self._asked.running is not None:
-            spec = self._of_running(self._asked.running)
-            name = self._asked.running.name
+            running = self._asked.running()
+            name, spec = running.name, self._of_running(running)
         elif own is not None:
             path = own.place
             spec = self._sku(own)

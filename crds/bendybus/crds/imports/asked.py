@@ -1,6 +1,6 @@
 """Options that a user gives for a file of another program."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,9 @@ class Asked:
     """Options for a file.
 
     `given`: values that it lacks, by name. `only`: the name of one of its namespaces. `running`:
-    the bus that it is for, if it has no namespace of its own.
+    returns the bus that it is for, and is called only if it has no namespace of its own.
     """
 
     given: Mapping[str, Any] = field(default_factory=dict)
     only: str = ""
-    running: NamespaceSettings | None = None
+    running: Callable[[], NamespaceSettings] | None = None
