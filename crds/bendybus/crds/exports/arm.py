@@ -21,8 +21,6 @@ TYPES: Final = {
     EntityKind.TOPIC: "topics",
     EntityKind.SUBSCRIPTION: "topics/subscriptions",
 }
-# A namespace has as many messaging units as partitions, or more.
-_UNITS_LEAST: Final = 1
 
 
 def template(bus: Bus, writer: Writer) -> dict[str, Any]:
@@ -48,7 +46,8 @@ def _resources(bus: Bus, writer: Writer) -> Iterator[dict[str, Any]]:
     properties: dict[str, Any] = {}
     if bus.tier is Tier.PREMIUM:
         count = writer.partitions()
-        sku["capacity"] = max(count, _UNITS_LEAST)
+        # A namespace has as many messaging units as partitions, or more.
+        sku["capacity"] = count
         properties["premiumMessagingPartitions"] = count
     yield {
         "type": _TYPE,
