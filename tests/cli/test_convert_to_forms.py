@@ -72,6 +72,21 @@ def test_what_a_form_lacks_is_said_and_strict_fails(capsys: Capture, manifests: 
 
 
 @pytest.mark.requirement("R661")
+def test_names_that_azure_does_not_have_are_said(capsys: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "bus.yaml"
+    bus, queue = POLICIES.replace("shop-bus", "s").split("---")
+    file.write_text(f"{bus}---{queue.replace('spec: {', 'spec: {entityName: _x, ')}")
+
+    codes = [command.main(["convert", str(file), "--as", form]) for form in ("arm", "emulator")]
+
+    said = capsys.readouterr().err
+    assert codes == [0, 0]
+    assert said.count("needs another name") == 2
+    assert "changed: BusNamespace s: needs another name: 6 to 50 letters, digits and -" in said
+    assert "changed: queue _x: needs another name: in Azure a letter or digit is first" in said
+
+
+@pytest.mark.requirement("R661")
 def test_manifests_of_the_operator_need_a_location_and_a_group(
     capsys: Capture, manifests: str
 ) -> None:

@@ -22,6 +22,8 @@ from bendybus.domain.limits import Tier
 
 # Names of namespaces in Azure.
 _NAMESPACE: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{4,48}[A-Za-z0-9]")
+# Names of what is in them.
+_NAME: Final = re.compile(r"[A-Za-z0-9](.*[A-Za-z0-9])?")
 # Partitions of a Premium namespace in Azure.
 _AZURE_PARTITIONS_MAX: Final = 4
 
@@ -53,6 +55,11 @@ class Writer:
             )
         return name
 
+    def check_name(self, place: str, name: str) -> None:
+        """Note a name that nothing in Azure can have."""
+        if self.form is not Form.EMULATOR and not _NAME.fullmatch(name):
+            self.changed(place, "needs another name: in Azure a letter or digit is first and last.")
+
     def partitions(self) -> int:
         """Return the number of partitions of a Premium namespace in Azure."""
         count = min(self._bus.partition_count, _AZURE_PARTITIONS_MAX)
@@ -65,6 +72,7 @@ class Writer:
 
     def settings(self, entity: Entity) -> dict[str, Any]:
         """Return the settings that are not what the form takes where they are left out."""
+        self.check_name(entity.place, entity.name)
         made: dict[str, Any] = {}
         for setting in entity_settings.BY_KIND[entity.kind]:
             if setting.is_list:
@@ -142,9 +150,13 @@ class Writer:
                     "there.",
                 )
             )
-        return [
-            (each.name, self._rule(f"{entity.place}.rules {each.name}", each)) for each in rules
-        ]
+        made = []
+        for each in rules:
+            place = f"{entity.place}.rules {each.name}"
+            if each.name.lower() != rule.DEFAULT_NAME.lower():
+                self.check_name(place, each.name)
+            made.append((each.name, self._rule(place, each)))
+        return made
 
     def _rule(self, place: str, given: Rule) -> dict[str, Any]:
         made: dict[str, Any] = {}
