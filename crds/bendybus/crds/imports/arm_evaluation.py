@@ -61,6 +61,14 @@ class Budget:
             raise TemplateError("is too much to evaluate: the file makes too many or large values.")
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A value that a template passes to one inside it, as it is written there."""
+
+    evaluation: "Evaluation"
+    written: Any
+
+
 class _Given(dict[str, Any]):
     """The members that are given of a result of Azure. `name`: of the result."""
 
@@ -230,7 +238,10 @@ class Evaluation:
         name = self._name(call, names)
         definition = self.parameters.get(name.lower())
         if definition is not None and name.lower() in self.given:
-            return _typed(definition, self.given[name.lower()])
+            given = self.given[name.lower()]
+            if isinstance(given, Passed):
+                given = given.evaluation.value(given.written)
+            return _typed(definition, given)
         if definition is None:
             raise TemplateError(f"uses the parameter {name!r:.80}, which the file does not have.")
         if not isinstance(definition, dict) or "defaultValue" not in definition:

@@ -19,7 +19,7 @@ from bendybus.crds import forms, json_text, suggestions
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.imports import arm_id
-from bendybus.crds.imports.arm_evaluation import OF_AZURE, Budget, Copied, Evaluation
+from bendybus.crds.imports.arm_evaluation import OF_AZURE, Budget, Copied, Evaluation, Passed
 from bendybus.crds.imports.arm_expressions import TemplateError
 
 PROVIDER: Final = "microsoft.servicebus"
@@ -312,11 +312,8 @@ class _Template:
         }
         parameters = _part(properties, "parameters")
         for name, each in (parameters if isinstance(parameters, dict) else {}).items():
-            try:
-                given[name.lower()] = within.evaluation.value(_part(each, "value"))
-            except TemplateError as error:
-                where = json_text.step(json_text.step(at, "parameters"), name)
-                self._reader.problem(where, error.sentence)
+            # Evaluated where it is needed: a location is passed to most templates inside.
+            given[name.lower()] = Passed(within.evaluation, _part(each, "value"))
         yield from self.resources(at, template, given, within.depth + 1)
 
 
