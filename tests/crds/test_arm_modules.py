@@ -44,8 +44,23 @@ def test_a_location_that_is_passed_is_not_asked_for() -> None:
     assert specs(converted(document)) == {"BusNamespace shop": {"sku": {"tier": "Standard"}}}
 
 
-def test_a_name_that_only_azure_knows_is_asked_for_once() -> None:
-    name = "[reference(resourceId('Microsoft.Resources/deployments', 'bus')).outputs.name.value]"
+ID = "resourceId('Microsoft.Resources/deployments', 'bus')"
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["list", "symbols"])
+def test_an_output_of_another_module_is_its_value(listed: bool) -> None:
+    target = ID if listed else "'first'"
+    bus = module("bus", BUS, name="shop", location="[utcNow()]")
+    queue = module("queue", QUEUE, bus=f"[reference({target}, '2022-09-01').outputs.name.value]")
+    document = template()
+    document["resources"] = [queue, bus] if listed else {"second": queue, "first": bus}
+
+    assert [*specs(converted(document))] == ["BusNamespace shop", "Queue orders"]
+
+
+def test_what_is_no_output_here_is_asked_for_once() -> None:
+    elsewhere = ID.replace("'bus'", "'elsewhere'")
+    name = f"[reference({elsewhere}).outputs.name.value]"
     document = template(
         module("bus", BUS, name="shop", location="here"), module("queue", QUEUE, bus=name)
     )
@@ -55,6 +70,22 @@ def test_a_name_that_only_azure_knows_is_asked_for_once() -> None:
     asked = "reference.outputs.name.value"
     assert said.endswith(f"give it with --set {asked}=VALUE.")
     assert "Queue orders" in specs(converted(document, **{asked: "shop"}))
+
+
+def test_outputs_that_need_each_other_end() -> None:
+    inside = template(
+        resource("namespaces", "[parameters('name')]"),
+        parameters={"name": {"type": "string"}},
+        outputs={"name": {"type": "string", "value": "[parameters('name')]"}},
+    )
+    document = template(
+        *(
+            module(own, inside, name=f"[reference({ID.replace('bus', other)}).outputs.name.value]")
+            for own, other in (("a", "b"), ("b", "a"))
+        )
+    )
+
+    assert all("too often" in said for said in problems(document))
 
 
 def test_values_are_passed_for_each_copy() -> None:

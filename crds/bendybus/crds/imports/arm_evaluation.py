@@ -10,7 +10,7 @@ Only what is used is evaluated. Steps and sizes are bounded, and so is how deep 
 the next.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -61,6 +61,10 @@ class Budget:
             raise TemplateError("is too much to evaluate: the file makes too many or large values.")
 
 
+# A value that is not in the file.
+UNKNOWN: Final = object()
+
+
 @dataclass(frozen=True, slots=True)
 class Passed:
     """A value that a template passes to one inside it, as it is written there."""
@@ -98,6 +102,8 @@ class Evaluation:
     parameters: Names
     variables: Names
     budget: Budget
+    # Outputs of deployments of the template, by an id or a symbol, and a name; UNKNOWN: of others.
+    outputs: Callable[[str, str], Any] | None = None
     # By the name of the copy, the index in it; the one that is being made is the last.
     copies: dict[str, int] = field(default_factory=dict)
     _known: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -174,6 +180,8 @@ class Evaluation:
             case Literal(value):
                 return value
             case Member(of, key):
+                if (output := self._output(expression, names)) is not UNKNOWN:
+                    return output
                 found_key = self._evaluated(key, names)
                 try:
                     value = self._evaluated(of, names)
@@ -194,6 +202,18 @@ class Evaluation:
                 found = self._called(expression, names)
                 self.budget.spend(arm_functions.size_of(found))
                 return found
+
+    def _output(self, expression: Member, names: Names) -> Any:
+        """Return an output of a deployment in the file, if the expression is one; else UNKNOWN."""
+        match expression:
+            case Member(
+                Member(Member(Call(name="reference") as call, Literal(first)), Literal(name)),
+                Literal(last),
+            ) if self.outputs is not None and call.arguments:
+                given = f"reference.{first}.{name}.{last}".lower()
+                if f"{first}.{last}".lower() == "outputs.value" and given not in self.given:
+                    return self.outputs(str(self._evaluated(call.arguments[0], names)), str(name))
+        return UNKNOWN
 
     def _called(self, call: Call, names: Names) -> Any:
         special = _SPECIAL.get(call.name)

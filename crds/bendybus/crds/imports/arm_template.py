@@ -13,6 +13,7 @@ Source: "Structure and syntax of Azure Resource Manager templates"; templates th
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from bendybus.crds import forms, json_text, suggestions
@@ -21,10 +22,10 @@ from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.imports import arm_id
 from bendybus.crds.imports.arm_evaluation import OF_AZURE, Budget, Copied, Evaluation, Passed
 from bendybus.crds.imports.arm_expressions import TemplateError
+from bendybus.crds.imports.arm_modules import DEPLOYMENTS, Modules, part
 
 PROVIDER: Final = "microsoft.servicebus"
 NAMESPACES: Final = "namespaces"
-_DEPLOYMENTS: Final = "microsoft.resources/deployments"
 # Resources of a file, copies included.
 RESOURCES_MAX: Final = 20_000
 _DEPTH_MAX: Final = 10
@@ -91,13 +92,13 @@ def parameter_values(source: str, document: Any) -> dict[str, Any]:
 
     Those that refer to a vault have none here.
     """
-    parameters = _part(document, "parameters")
+    parameters = part(document, "parameters")
     if not isinstance(parameters, dict):
         raise ManifestError(
             Problem(source, "", "parameters", "is missing: this is no file of parameters.")
         )
     return {
-        name: _part(each, "value")
+        name: part(each, "value")
         for name, each in parameters.items()
         if isinstance(each, dict) and any(key.lower() == "value" for key in each)
     }
@@ -113,7 +114,7 @@ class _Template:
 
     def check(self, document: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         """Note a problem for each value that nothing in the template asks for."""
-        found = _part(document, "parameters")
+        found = part(document, "parameters")
         known = {each.lower(): each for each in found} if isinstance(found, dict) else {}
         for name in given:
             lower = name.lower()
@@ -124,16 +125,42 @@ class _Template:
     def resources(
         self, place: str, template: Mapping[str, Any], given: Mapping[str, Any], depth: int = 0
     ) -> list[Resource]:
-        evaluation = Evaluation(
+        within = _Within(self._evaluation(place, template, given), depth=depth)
+        return list(
+            self._all(json_text.step(place, "resources"), template.get("resources"), within)
+        )
+
+    def _evaluation(
+        self, place: str, template: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> Evaluation:
+        made = Evaluation(
             {name.lower(): value for name, value in given.items()},
             self._definitions(place, template, "parameters"),
             self._definitions(place, template, "variables"),
             self._budget,
         )
-        within = _Within(evaluation, depth=depth)
-        return list(
-            self._all(json_text.step(place, "resources"), template.get("resources"), within)
-        )
+        inside = partial(self._inside, place, made)
+        made.outputs = Modules(template.get("resources"), made, inside).output
+        return made
+
+    def _inside(self, place: str, evaluation: Evaluation, properties: Any) -> Evaluation | None:
+        """Return the evaluation of the template inside a deployment; None: it has none."""
+        template = part(properties, "template")
+        if not isinstance(template, dict):
+            return None
+        options = part(properties, "expressionEvaluationOptions")
+        if str(part(options, "scope")).lower() != "inner":
+            return evaluation
+        given = {
+            name: value
+            for name, value in evaluation.given.items()
+            if name.partition(".")[0] in OF_AZURE
+        }
+        parameters = part(properties, "parameters")
+        for name, each in (parameters if isinstance(parameters, dict) else {}).items():
+            # Evaluated where it is needed: a location is passed to most templates inside.
+            given[name.lower()] = Passed(evaluation, part(each, "value"))
+        return self._evaluation(place, template, given)
 
     def _definitions(self, place: str, template: Mapping[str, Any], name: str) -> dict[str, Any]:
         found = template.get(name, {})
@@ -171,8 +198,8 @@ class _Template:
             return
         at, copy = written["copy"]
         try:
-            name = within.evaluation.value(_part(copy, "name"))
-            count = within.evaluation.value(_part(copy, "count"))
+            name = within.evaluation.value(part(copy, "name"))
+            count = within.evaluation.value(part(copy, "count"))
         except TemplateError as error:
             self._reader.problem(at, error.sentence)
             return
@@ -202,7 +229,7 @@ class _Template:
             self._reader.problem(json_text.step(place, "type"), "is missing. It is required.")
             return
         lower = kind.lower()
-        if lower == _DEPLOYMENTS:
+        if lower == DEPLOYMENTS:
             yield from self._nested(place, written, within)
             return
         provider, *types = lower.split("/")
@@ -291,43 +318,22 @@ class _Template:
     ) -> Iterator[Resource]:
         """Yield what is in a deployment that has its template in it."""
         at, properties = written.get("properties", (json_text.step(place, "properties"), None))
-        template = _part(properties, "template")
-        if not isinstance(template, dict):
-            self._reader.problem(
-                at, "has no template in it. Convert the file that it links to, by itself."
-            )
-            return
         at = json_text.step(at, "template")
-        options = _part(properties, "expressionEvaluationOptions")
-        if str(_part(options, "scope")).lower() != "inner":
-            inside = replace(within, types=(), names=(), depth=within.depth + 1)
-            yield from self._all(
-                json_text.step(at, "resources"), _part(template, "resources"), inside
+        evaluation = self._inside(at, within.evaluation, properties)
+        if evaluation is None:
+            self._reader.problem(
+                at.removesuffix(".template"),
+                "has no template in it. Convert the file that it links to, by itself.",
             )
             return
-        given = {
-            name: value
-            for name, value in within.evaluation.given.items()
-            if name.partition(".")[0] in OF_AZURE
-        }
-        parameters = _part(properties, "parameters")
-        for name, each in (parameters if isinstance(parameters, dict) else {}).items():
-            # Evaluated where it is needed: a location is passed to most templates inside.
-            given[name.lower()] = Passed(within.evaluation, _part(each, "value"))
-        yield from self.resources(at, template, given, within.depth + 1)
+        inside = _Within(evaluation, depth=within.depth + 1)
+        resources = part(part(properties, "template"), "resources")
+        yield from self._all(json_text.step(at, "resources"), resources, inside)
 
 
 def _written(place: str, value: Mapping[str, Any]) -> dict[str, Field]:
     """Return the fields of a resource by their names in lower case."""
     return {name.lower(): (json_text.step(place, name), each) for name, each in value.items()}
-
-
-def _part(value: Any, name: str) -> Any:
-    """Return a member of an object by its name in any case, or None."""
-    if not isinstance(value, dict):
-        return None
-    lower = name.lower()
-    return next((each for key, each in value.items() if key.lower() == lower), None)
 
 
 def _below(place: str, error: TemplateError) -> str:
