@@ -70,7 +70,7 @@ _OF_OTHERS: Final = """
 _IDLE: Final = """
 Storage, front ends, resources and images of a BusNamespace have no place in other forms.
 
-## Fields without effect here
+## Fields that are left out here
 | field | Terraform | what the report says |
 |---|---|---|
 """
@@ -151,4 +151,4 @@ def _not_in(row: Property) -> str:
 
 def _idle(field: Idle) -> str:
     terraform = ", ".join(f"`{name}`" for name in field.terraform)
-    return f"| `{field.name}` | {terraform} | {field.why} |"
+    return f"| `{field.name}` | {terraform} | {field.why.outcome}: {field.why.detail} |"

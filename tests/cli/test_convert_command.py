@@ -24,8 +24,8 @@ def test_manifests_go_to_stdout_and_the_report_to_stderr(capsys: Capture) -> Non
     assert code == 0
     assert [each["kind"] for each in documents[:3]] == ["BusNamespace", "Queue", "Queue"]
     assert documents[0]["spec"]["premiumMessagingPartitions"] == 4
-    assert said.err.startswith(f"{EXAMPLE}: 24 fields: 23 taken, 0 changed, 1 not supported, ")
-    assert "not supported: UserConfig.Logging: has no effect: " in said.err
+    assert said.err.startswith(f"{EXAMPLE}: 24 fields: 23 taken, 0 changed, 0 not supported, ")
+    assert "without effect: UserConfig.Logging: logs are files " in said.err
 
 
 @pytest.mark.requirement("R500")
@@ -39,8 +39,8 @@ def test_the_report_has_a_line_of_json_for_every_field(capsys: Capture, tmp_path
     assert len(list(yaml.safe_load_all((tmp_path / "y").read_text(encoding="utf-8")))) == 7
     assert findings[0] == {
         "path": "UserConfig.Logging",
-        "outcome": "not supported",
-        "detail": "has no effect: logs are files in the data folder; bendybus logs shows them.",
+        "outcome": "without effect",
+        "detail": "logs are files in the data folder; bendybus logs shows them.",
     }
 
 
@@ -148,7 +148,7 @@ def test_a_template_is_recognised_and_its_values_are_given(
     bus, queue = yaml.safe_load_all(said.out)
     assert code == 0
     assert (bus["metadata"]["name"], queue["spec"]["maxDeliveryCount"]) == ("shop", 7)
-    assert "not supported: resources[0].location: has no effect here" in said.err
+    assert "without effect: resources[0].location: a bus runs where " in said.err
 
 
 @pytest.mark.requirement("R655")
@@ -157,7 +157,6 @@ def test_a_template_is_recognised_and_its_values_are_given(
     [
         ([], 1, "resources[0].name: needs name, which the file lacks: give it with --set"),
         (["--set", "name"], 2, "--set: must be NAME=VALUE (got 'name')."),
-        (["--set", "name=shop", "--strict"], 1, "--strict: 1 fields were changed"),
         (["--set", "name=shop", "--premium", "4"], 2, "--premium is for a Config.json"),
         (["--form", "emulator"], 1, "UserConfig: is missing"),
         (["--parameters", str(EXAMPLE)], 1, "is no file of parameters"),
@@ -171,6 +170,40 @@ def test_what_is_wrong_with_a_template_is_said_and_nothing_is_written(
     said = capsys.readouterr()
     assert (found, said.out) == (code, "")
     assert words in said.err
+
+
+@pytest.mark.requirement("R655")
+def test_strict_takes_a_file_that_loses_nothing(capsys: Capture, template: Path) -> None:
+    code = command.main(["convert", str(template), "--set", "name=shop", "--strict"])
+
+    said = capsys.readouterr()
+    assert (code, said.out.count("kind: ")) == (0, 2)
+    assert "without effect: resources[0].location: " in said.err
+
+
+@pytest.mark.requirement("R655")
+@pytest.mark.parametrize("form", [[], ["--report", "json"], ["-o", "json"]])
+def test_strict_says_the_report_in_the_form_that_is_asked_for(
+    capsys: Capture, template: Path, tmp_path: Path, form: list[str]
+) -> None:
+    template.write_text(template.read_text().replace('"location"', '"locked"'))
+    to = tmp_path / "bus.yaml"
+    arguments = ["convert", str(template), "--set", "name=shop", "--strict", "--to", str(to)]
+
+    code = command.main([*arguments, *form])
+
+    said = capsys.readouterr()
+    assert (code, to.exists()) == (1, False)
+    assert "--strict: 1 field was changed or is not supported. Nothing is written." in said.err
+    if form == ["-o", "json"]:
+        found = json.loads(said.out)
+        lost = [each["path"] for each in found["report"] if each["outcome"] == "not supported"]
+        assert (lost, found["documents"]) == (["resources[0].locked"], [])
+    elif form:
+        lines = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
+        assert "resources[0].locked" in {each["path"] for each in lines}
+    else:
+        assert "not supported: resources[0].locked: is not a known field" in said.err
 
 
 @pytest.mark.requirement("R655")

@@ -8,6 +8,7 @@ import pytest
 from bendybus.crds.conversion import Conversion, Outcome
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.imports import arm, arm_template
+from tests.crds.reports import reported
 
 pytestmark = pytest.mark.requirement("R655")
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
@@ -99,7 +100,7 @@ def test_a_quickstart_becomes_a_bus() -> None:
             "enablePartitioning": True,
         },
     }
-    left = {each.path for each in found.differences()}
+    left = {each.path for each in reported(found)}
     assert left == {"resources[0].location", "resources[0].tags"}
 
 
@@ -224,10 +225,10 @@ def test_old_templates_have_times_of_dotnet_a_path_and_rules_with_nulls() -> Non
         {"name": "all", "sqlFilter": {"sqlExpression": "1=1"}},
         {"name": "old", "sqlFilter": {"sqlExpression": "a = 1"}},
     ]
-    assert [str(each) for each in found.differences()] == [
-        "not supported: resources[1].properties.path: has no effect: the name of the resource "
-        "counts.",
-        "not supported: resources[5].properties.Filter.requiresPreprocessing: has no effect.",
+    assert [str(each) for each in reported(found)] == [
+        "without effect: resources[1].properties.path: the name of the resource counts.",
+        "without effect: resources[5].properties.Filter.requiresPreprocessing: expressions "
+        "are not preprocessed.",
     ]
 
 
@@ -237,7 +238,7 @@ def test_a_nested_resource_of_another_provider_is_reported() -> None:
     found = converted(template({**NAMESPACE, "resources": [logs]}))
 
     assert {each.path: each.outcome for each in found.findings}["resources[0].resources[0]"] is (
-        Outcome.NOT_SUPPORTED
+        Outcome.NO_EFFECT
     )
 
 
@@ -282,7 +283,7 @@ def test_every_field_has_a_finding() -> None:
 
     outcomes = {each.path: each.outcome for each in found.findings}
     assert outcomes["resources[0].properties.unknown"] is Outcome.NOT_SUPPORTED
-    assert outcomes["resources[0].properties.zoneRedundant"] is Outcome.NOT_SUPPORTED
+    assert outcomes["resources[0].properties.zoneRedundant"] is Outcome.NO_EFFECT
     assert outcomes["resources[1].properties.Unknown"] is Outcome.NOT_SUPPORTED
     assert outcomes["resources[1].properties.status"] is Outcome.TAKEN
     assert outcomes["resources[2]"] is Outcome.NOT_SUPPORTED

@@ -9,6 +9,7 @@ from bendybus.crds.errors import ManifestError
 from bendybus.crds.forms import Form
 from bendybus.crds.imports import arm, az, reading
 from bendybus.crds.imports.asked import Asked
+from tests.crds.reports import reported
 
 pytestmark = pytest.mark.requirement("R656")
 IDS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces"
@@ -91,7 +92,7 @@ def test_null_is_the_same_as_absent() -> None:
         "stdin", Form.AZ, Asked(), lambda reader: az.read(reader, [printed("shop", **absent)])
     )
 
-    assert found.differences() == []
+    assert reported(found) == []
 
 
 def test_one_resource_by_itself() -> None:

@@ -97,11 +97,11 @@ def test_what_differs_is_changed_with_the_reason() -> None:
         "PT5S became PT20S, the shortest that Azure has.",
     )
     assert report[f"{QUEUE}.Properties.DefaultMessageTimeToLive"] == (
-        "changed",
+        "rewritten",
         "P1Y2M3DT4H became P428DT4H: a year is 365 days, a month 30.",
     )
     assert report[f"{QUEUE}.Properties.LockDuration"] == (
-        "changed",
+        "rewritten",
         "PT0.5M became PT30S: the same, as manifests write it.",
     )
 
@@ -130,16 +130,20 @@ def test_what_has_no_effect_is_said_with_the_reason() -> None:
     dropped = {
         each.path: each.detail
         for each in conversion.findings
-        if each.outcome is Outcome.NOT_SUPPORTED
+        if each.outcome in (Outcome.NOT_SUPPORTED, Outcome.NO_EFFECT)
+    }
+    assert {each.path for each in conversion.differences()} == {
+        "UserConfig.Loging",
+        f"{QUEUE}.Properties.EnablePartitioning",
+        f"{QUEUE}.Properties.LockDurations",
     }
     assert dropped == {
-        "UserConfig.Logging": "has no effect: logs are files in the data folder; bendybus logs "
-        "shows them.",
+        "UserConfig.Logging": "logs are files in the data folder; bendybus logs shows them.",
         "UserConfig.Loging": "is not a known field. Did you mean Logging?",
-        f"{QUEUE}.Properties.EnablePartitioning": "has no effect: partitions are chosen for the "
-        "bus, with --premium.",
+        f"{QUEUE}.Properties.EnablePartitioning": "partitions are chosen for the bus, with "
+        "--premium.",
         f"{QUEUE}.Properties.LockDurations": "is not a known field. Did you mean LockDuration?",
-        f"{RULE}.Properties.SqlFilter": "has no effect: FilterType is Correlation.",
+        f"{RULE}.Properties.SqlFilter": "FilterType is Correlation.",
     }
 
 

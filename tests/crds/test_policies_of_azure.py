@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.crds.reports import reported
 from tests.crds.test_arm_templates import NAMESPACE, converted, problems, resource, specs, template
 
 pytestmark = pytest.mark.requirement("R655")
@@ -36,7 +37,7 @@ def test_a_name_of_several_entities_becomes_one_for_each() -> None:
         {"name": "news-reader", "rights": ["Listen"], "entity": "news"},
         {"name": "app-send", "rights": ["Send"]},
     ]
-    assert [str(each) for each in found.differences()] == [
+    assert [str(each) for each in reported(found)] == [
         f"changed: resources[{at}].name: the policy is called {name}: on a bus a name is unique, "
         "of letters, digits and -."
         for at, name in ((4, "a-b-Reader"), (5, "news-reader"), (6, "app-send"))
@@ -49,7 +50,7 @@ def test_more_policies_than_a_bus_has_are_left_out() -> None:
     found = converted(template(NAMESPACE, *policies))
 
     assert len(specs(found)["BusNamespace shop"]["authorizationRules"]) == 12
-    left = [each.path for each in found.differences() if "is left out" in each.detail]
+    left = [each.path for each in reported(found) if "is left out" in each.detail]
     assert left == ["resources[13]", "resources[14]"]
 
 
@@ -69,6 +70,6 @@ def test_wrong_rights_are_said_with_their_place(rights: list[str], words: str) -
 def test_a_subscription_of_a_topic_elsewhere_needs_it() -> None:
     document = template(NAMESPACE, resource("namespaces/topics/subscriptions", "shop/news/all"))
 
-    [said] = map(str, converted(document).differences())
+    [said] = map(str, reported(converted(document)))
 
     assert said == "changed: resources[1]: needs topic 'news', which this file lacks."

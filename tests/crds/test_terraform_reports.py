@@ -9,6 +9,7 @@ from bendybus.crds.errors import ManifestError
 from bendybus.crds.forms import Form
 from bendybus.crds.imports import reading
 from bendybus.crds.imports.asked import Asked
+from tests.crds.reports import reported
 from tests.crds.terraform_documents import (
     IDS,
     converted,
@@ -97,7 +98,7 @@ def test_what_the_cluster_decides_is_reported_with_its_reason() -> None:
     )  # fmt: skip
 
     found = {path: said for path, (outcome, said) in details(document).items()
-             if outcome is Outcome.NOT_SUPPORTED}  # fmt: skip
+             if outcome in (Outcome.NOT_SUPPORTED, Outcome.NO_EFFECT)}  # fmt: skip
 
     assert found.keys() == {
         *(f"{AT}[0].values.{name}" for name in ("location", "tags", "network_rule_set", "identity",
@@ -126,7 +127,7 @@ def test_what_a_plan_deletes_or_does_not_know_is_reported() -> None:
         errored=True,
     )  # fmt: skip
 
-    found = {each.path: each.detail for each in converted(document).differences()}
+    found = {each.path: each.detail for each in reported(converted(document))}
 
     unknown_at = "resource_changes[0].change.after_unknown"
     assert found == {
@@ -148,7 +149,7 @@ def test_objects_that_the_next_apply_deletes_are_not_made() -> None:
 
     for document, place in ((shown, f"{AT}[2]"), (raw, "resources[1].instances[1]")):
         assert specs(document)["Queue q"] == {}
-        [left] = converted(document).differences()
+        [left] = reported(converted(document))
         assert left.path == place
 
 
@@ -185,7 +186,7 @@ def test_what_is_wrong_with_a_rule_is_said_at_its_field(values: dict[str, Any], 
 def test_a_rule_with_a_field_of_templates_has_a_field_that_is_not_known() -> None:
     document = rule(filter_type="SqlFilter", sql_filter="a = 1", sqlFilter="b = 2", listen=True)
 
-    left = {each.path for each in converted(document).differences()}
+    left = {each.path for each in reported(converted(document))}
 
     assert left == {f"{AT}[3].values.{name}" for name in ("sqlFilter", "listen")}
 

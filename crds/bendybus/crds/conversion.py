@@ -19,14 +19,36 @@ class Outcome(StrEnum):
     """What became of a field."""
 
     TAKEN = "taken"
+    # It means the same, and is written in another way.
+    REWRITTEN = "rewritten"
     CHANGED = "changed"
     NOT_SUPPORTED = "not supported"
+    # It is left out, and what the bus does with messages is the same without it.
+    NO_EFFECT = "without effect"
     # The file does not set it, and the default of the other program is another one.
     DEFAULT = "default"
 
 
 # Of `default`, nothing is in the file.
-_OF_FIELDS: Final = (Outcome.TAKEN, Outcome.CHANGED, Outcome.NOT_SUPPORTED)
+_OF_FIELDS: Final = tuple(each for each in Outcome if each is not Outcome.DEFAULT)
+_LOSSES: Final = (Outcome.CHANGED, Outcome.NOT_SUPPORTED)
+# What a person should know, in the order in which it is said.
+_REMARKS: Final = (*_LOSSES, Outcome.REWRITTEN, Outcome.NO_EFFECT, Outcome.DEFAULT)
+# The number of places that a line names; the report in JSON has all of them.
+_PLACES_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a field is not taken, in a sentence, and whether something is lost by that."""
+
+    detail: str
+    outcome: Outcome = Outcome.NOT_SUPPORTED
+
+
+def no_effect(detail: str) -> Reason:
+    """Return the reason for a field whose absence changes nothing for messages."""
+    return Reason(detail, Outcome.NO_EFFECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,40 +75,45 @@ class Conversion:
     def summary(self) -> str:
         """Return how many fields had which outcome."""
         counted = Counter(each.outcome for each in self.findings)
+        fields = sum(counted[each] for each in _OF_FIELDS)
         if not counted[Outcome.TAKEN]:
             # Written, not read: only what is lost has findings.
-            count = len(self.bundle.entities)
-            entities = "1 entity" if count == 1 else f"{count} entities"
-            parts = [f"{counted[each]} {each}" for each in _OF_FIELDS[1:]]
-            return f"{self.source}: {entities}: {', '.join(parts)}."
-        parts = [f"{counted[each]} {each}" for each in _OF_FIELDS]
+            subject = _count(len(self.bundle.entities), "entity", "entities")
+            always: tuple[Outcome, ...] = _LOSSES
+        else:
+            subject, always = _count(fields, "field", "fields"), (Outcome.TAKEN, *_LOSSES)
+        parts = [
+            f"{counted[each]} {each}" for each in _OF_FIELDS if counted[each] or each in always
+        ]
         if counted[Outcome.DEFAULT]:
             parts.append(f"{counted[Outcome.DEFAULT]} absent with another default")
-        return f"{self.source}: {_fields(sum(counted[each] for each in _OF_FIELDS))}: " + (
-            ", ".join(parts) + "."
-        )
+        return f"{self.source}: {subject}: {', '.join(parts)}."
 
     def differences(self) -> list[Finding]:
         """Return the findings of fields that were changed or are not supported."""
-        return [
-            each
-            for each in self.findings
-            if each.outcome in (Outcome.CHANGED, Outcome.NOT_SUPPORTED)
-        ]
+        return [each for each in self.findings if each.outcome in _LOSSES]
 
     def remarks(self) -> Iterator[str]:
         """Give what a person should know: all but what was simply taken, the same said once."""
-        yield from map(str, self.differences())
-        yield from _defaults([each for each in self.findings if each.outcome is Outcome.DEFAULT])
+        alike: dict[tuple[Outcome, str, str], list[str]] = {}
+        for each in self.findings:
+            last = each.path.rpartition(".")[2].rstrip("0123456789[]")
+            alike.setdefault((each.outcome, last, each.detail), []).append(each.path)
+        for outcome in _REMARKS:
+            for (had, name, detail), paths in alike.items():
+                if had is outcome:
+                    # What is absent has no place.
+                    absent = f"{name} of {_count(len(paths), 'entity', 'entities')}"
+                    where = absent if outcome is Outcome.DEFAULT else _places(paths)
+                    yield f"{outcome}: {where}: {detail}"
 
 
-def _defaults(findings: Sequence[Finding]) -> Iterator[str]:
-    """Give one line for each default, since most entities leave most settings out."""
-    counted = Counter((each.path.rpartition(".")[2], each.detail) for each in findings)
-    for (name, detail), count in counted.items():
-        entities = "1 entity" if count == 1 else f"{count} entities"
-        yield f"{Outcome.DEFAULT}: {name} of {entities}: {detail}"
+def _places(paths: Sequence[str]) -> str:
+    """Return the places of a line: the first of them, since most entities are alike."""
+    shown = ", ".join(dict.fromkeys(paths[:_PLACES_MAX]))
+    more = len(paths) - _PLACES_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _fields(count: int) -> str:
-    return "1 field" if count == 1 else f"{count} fields"
+def _count(count: int, one: str, many: str) -> str:
+    return f"1 {one}" if count == 1 else f"{count} {many}"

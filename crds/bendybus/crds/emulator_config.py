@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from bendybus.crds import emulator_rules, json_text
 from bendybus.crds.bundle import Bundle, NamespaceSettings
-from bendybus.crds.conversion import Conversion
+from bendybus.crds.conversion import Conversion, Outcome, Reason, no_effect
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.field_reader import Field
 from bendybus.crds.forms import Form
@@ -33,14 +33,16 @@ from bendybus.domain.limits import Tier
 NAMESPACE: Final = "sbemulatorns"
 _LISTS: Final = {EntityKind.QUEUE: "Queues", EntityKind.TOPIC: "Topics"}
 # Of resources of Azure; here they have no effect.
-_IDLE: Final[Mapping[str, str]] = MappingProxyType(
+_IDLE: Final[Mapping[str, Reason]] = MappingProxyType(
     {
-        "EnableExpress": "has no effect: every message is stored before it is acknowledged.",
-        "EnablePartitioning": "has no effect: partitions are chosen for the bus, with --premium.",
+        "EnableExpress": no_effect("every message is stored before it is acknowledged."),
+        "EnablePartitioning": Reason("partitions are chosen for the bus, with --premium."),
     }
 )
-_SCHEMA: Final = MappingProxyType({"$schema": "names a schema, for editors."})
-_LOGGING: Final = "has no effect: logs are files in the data folder; bendybus logs shows them."
+_SCHEMA: Final = MappingProxyType(
+    {"$schema": Reason("names a schema, for editors.", Outcome.NO_EFFECT)}
+)
+_LOGGING: Final = no_effect("logs are files in the data folder; bendybus logs shows them.")
 _CONVENTIONS: Final = Conventions(Form.EMULATOR, "Name", "Properties", _IDLE, as_azure=True)
 
 

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from bendybus.crds import field_errors, json_text, rule_manifest, suggestions
+from bendybus.crds.conversion import no_effect
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.forms import Form
 from bendybus.crds.rule_manifest import RuleSpec
@@ -41,12 +42,12 @@ _PROPERTIES: Final = "Properties"
 # Of resources of Azure; here they have no effect.
 _IDLE: Final = MappingProxyType(
     {
-        "CompatibilityLevel": "has no effect: there is one version of the language.",
-        "RequiresPreprocessing": "has no effect.",
+        "CompatibilityLevel": no_effect("there is one version of the language."),
+        "RequiresPreprocessing": no_effect("expressions are not preprocessed."),
     }
 )
 # The one version that there is.
-_USUAL: Final = MappingProxyType({"CompatibilityLevel": (20,)})
+_USUAL: Final = MappingProxyType({"CompatibilityLevel": lambda value: value == 20})
 
 
 def read(reader: FieldReader, field: Field | None, *, partitioned: bool) -> list[dict[str, Any]]:
@@ -156,8 +157,8 @@ class _Rule:
         made: dict[str, Any] = {}
         for each, name in _FILTERS.items():
             if name in found and each != kind and kind is not None:
-                self._reader.not_supported(
-                    found[name][0], f"has no effect: {self._name(_FILTER_TYPE)} is {kind}."
+                self._reader.left_out(
+                    found[name][0], no_effect(f"{self._name(_FILTER_TYPE)} is {kind}.")
                 )
         if kind == "Sql":
             made["sqlFilter"] = self._sql(self._required(path, found, _FILTERS[kind]))

@@ -5,12 +5,12 @@ the programs that write such files are not exact; null is the same as absent.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from bendybus.crds import field_errors, json_text, suggestions
-from bendybus.crds.conversion import Finding, Outcome
+from bendybus.crds.conversion import Finding, Outcome, Reason
 from bendybus.crds.errors import Problem
 
 # A field as it is written: its path, and its value.
@@ -19,7 +19,9 @@ TRUE_OR_FALSE: Final = "true or false"
 WHOLE_NUMBER: Final = "a whole number"
 # What values of a type look like where they are written in quotes.
 _UNQUOTED: Final = {TRUE_OR_FALSE: "true|false", WHOLE_NUMBER: "-?[0-9]+"}
-_NOTHING_USUAL: Final[Mapping[str, Sequence[Any]]] = MappingProxyType({})
+_NOTHING_USUAL: Final[Mapping[str, Callable[[Any], bool]]] = MappingProxyType({})
+# Values with which a field that has no effect says nothing.
+_NOTHING: Final[tuple[Any, ...]] = (False, "false", "", [], {})
 # A value is moved when a reader rearranges it, and when it is made a rule.
 _MOVES_MAX: Final = 4
 # A search for a name that is alike takes longer than all else about a field.
@@ -44,13 +46,27 @@ class FieldReader:
         """Note that a field means the same here."""
         self.findings.append(Finding(self.place(path), Outcome.TAKEN, detail))
 
+    def rewritten(self, path: str, detail: str) -> None:
+        """Note that a field means the same here, and is written in another way."""
+        self.findings.append(Finding(self.place(path), Outcome.REWRITTEN, detail))
+
     def changed(self, path: str, detail: str) -> None:
         """Note that a field has another value here."""
         self.findings.append(Finding(self.place(path), Outcome.CHANGED, detail))
 
     def not_supported(self, path: str, detail: str) -> None:
-        """Note that a field, with all below it, has no effect here."""
+        """Note that a field, with all below it, is lost here."""
         self.findings.append(Finding(self.place(path), Outcome.NOT_SUPPORTED, detail))
+
+    def unknown(self, path: str, name: str, known: Iterable[str]) -> None:
+        """Note a field that no program has, with the known one that is most like it."""
+        self._hints_left -= 1
+        hint = suggestions.did_you_mean(name, known) if self._hints_left > 0 else ""
+        self.not_supported(path, f"is not a known field.{hint}")
+
+    def left_out(self, path: str, reason: Reason) -> None:
+        """Note that a field, with all below it, is left out, and why."""
+        self.findings.append(Finding(self.place(path), reason.outcome, reason.detail))
 
     def default(self, path: str, detail: str) -> None:
         """Note that a field is absent, and that the other program has another default."""
@@ -77,13 +93,13 @@ class FieldReader:
         value: Any,
         known: Iterable[str],
         *,
-        idle: Mapping[str, str],
-        usual: Mapping[str, Sequence[Any]] = _NOTHING_USUAL,
+        idle: Mapping[str, Reason],
+        usual: Mapping[str, Callable[[Any], bool]] = _NOTHING_USUAL,
     ) -> dict[str, Field]:
         """Return the known fields of an object that are set, by their own names.
 
-        `idle`: fields that have no effect here, and why not. `usual`: values of such fields that
-        mean what is so here anyway, beside false.
+        `idle`: fields that are left out, and why. `usual`: whether a value of such a field means
+        what is so here anyway, as false and what is empty do.
         """
         if not isinstance(value, dict):
             self.wrong(path, "an object, { … }", value)
@@ -99,15 +115,13 @@ class FieldReader:
             if given is None:
                 self.taken(at, _NULL)
             elif name is None:
-                self._hints_left -= 1
-                hint = suggestions.did_you_mean(key, names.values()) if self._hints_left > 0 else ""
-                self.not_supported(at, f"is not a known field.{hint}")
+                self.unknown(at, key, names.values())
             elif name in found:
                 self.problem(at, f"is the same field as {found[name][0]}. Remove one of them.")
-            elif name in idle and given in (False, "false", *usual.get(name, ())):
+            elif name in idle and (given in _NOTHING or (name in usual and usual[name](given))):
                 self.taken(at, "means nothing else here.")
             elif name in idle:
-                self.not_supported(at, idle[name])
+                self.left_out(at, idle[name])
             else:
                 found[name] = at, given
         return found

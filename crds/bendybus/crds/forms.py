@@ -5,13 +5,14 @@ templates of Azure Resource Manager, in what `az` prints and in Azure Service Op
 `LockDuration` in a Config.json, `lock_duration` in Terraform.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
+from bendybus.crds.conversion import Outcome, Reason, no_effect
 from bendybus.domain import durations, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Setting, SettingType
@@ -147,11 +148,11 @@ def settings(form: Form, kind: EntityKind) -> Mapping[str, Setting]:
 
 
 @cache
-def of_other_kinds(form: Form, kind: EntityKind) -> Mapping[str, str]:
-    """Return the names of settings that only other kinds of entity have, and what to say."""
+def of_other_kinds(form: Form, kind: EntityKind) -> Mapping[str, Reason]:
+    """Return the names of settings that only other kinds of entity have, and why they are idle."""
     own = settings(form, kind)
     return {
-        name: f"has no effect on a {kind}."
+        name: no_effect(f"a {kind} does not have it.")
         for other in EntityKind
         for name in settings(form, other)
         if name not in own
@@ -187,27 +188,38 @@ def shown(setting: Setting, value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# Reasons why fields have no effect here.
-NETWORK: Final = "has no effect: the network of the cluster decides who may connect."
-RECOVERY: Final = "is not supported: make backups, and restore them elsewhere."
-ELSEWHERE: Final = "has no effect here: a bus runs where its cluster is."
-_AFFINITY: Final = "is not supported: subscriptions are not bound to a client's id."
-_KEYS: Final = "is not supported: clients sign in with keys of policies."
-_VOLUMES: Final = "has no effect: encrypt the volumes of the cluster."
-_REPORTED: Final = "is what the service reports."
+# Reasons why fields are left out.
+NETWORK: Final = Reason("the network of the cluster decides who may connect.")
+RECOVERY: Final = Reason("make backups, and restore them elsewhere.")
+ELSEWHERE: Final = no_effect("a bus runs where its cluster is.")
+_KEYS: Final = Reason("clients sign in with keys of policies.")
+_AFFINITY: Final = Reason("subscriptions are not bound to a client's id.")
+
+
+def _is_at_one_place(value: Any) -> bool:
+    """Whether a namespace is replicated to no other region."""
+    found = value.get("locations") if isinstance(value, dict) else None
+    return isinstance(found, list) and len(found) < 2
+
+
+def _is_disabled(value: Any) -> bool:
+    """Whether a capability of nodes is asked for by no member."""
+    if isinstance(value, dict):
+        return all(map(_is_disabled, value.values()))
+    return value in (None, "Disabled")
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A field that has no effect here, and why.
+    """A field that is left out, and why.
 
-    `terraform`: its names there, if they are other ones. `usual`: values that need no remark.
+    `terraform`: its names there, if they are other ones. `usual`: whether a value needs no remark.
     """
 
     name: str
-    why: str
+    why: Reason
     terraform: tuple[str, ...] = ()
-    usual: tuple[Any, ...] = ()
+    usual: Callable[[Any], bool] | None = None
 
     def names(self, form: Form) -> tuple[str, ...]:
         """Return its names in a form."""
@@ -217,40 +229,57 @@ class Idle:
 IDLE_OF_ENTITIES: Final = (
     Idle("isClientAffine", _AFFINITY, ("client_scoped_subscription_enabled",)),
     Idle("clientAffineProperties", _AFFINITY, ("client_scoped_subscription",)),
-    Idle("path", "has no effect: the name of the resource counts."),
+    Idle("path", no_effect("the name of the resource counts.")),
 )
 IDLE_OF_NAMESPACES: Final = (
-    Idle("minimumTlsVersion", "has no effect: it is 1.2.", ("minimum_tls_version",), ("1.2",)),
+    Idle(
+        "minimumTlsVersion",
+        Reason("the version is 1.2."),
+        ("minimum_tls_version",),
+        lambda value: value == "1.2",
+    ),
     Idle(
         "publicNetworkAccess",
         NETWORK,
         ("public_network_access_enabled",),
-        ("Enabled", True),
+        lambda value: value in ("Enabled", True),
     ),
     Idle("disableLocalAuth", _KEYS),
     Idle(
         "zoneRedundant",
-        "has no effect: spread the pods of partitions over zones of the cluster.",
+        no_effect("spread the pods of partitions over zones of the cluster."),
         ("zone_redundant",),
     ),
-    Idle("encryption", _VOLUMES, ("customer_managed_key",)),
+    Idle(
+        "encryption",
+        Reason("encrypt the volumes of the cluster."),
+        ("customer_managed_key",),
+    ),
     Idle("privateEndpointConnections", NETWORK),
-    Idle("alternateName", "is not supported: a bus has one name."),
-    Idle("geoDataReplication", RECOVERY),
-    Idle("platformCapabilities", "is not supported: nodes of the cluster decide what they can do."),
+    Idle("alternateName", Reason("a bus has one name.")),
+    Idle("geoDataReplication", RECOVERY, usual=_is_at_one_place),
+    Idle(
+        "platformCapabilities",
+        Reason("nodes of the cluster decide what they can do."),
+        usual=_is_disabled,
+    ),
 )
+CAPACITY: Final = no_effect("a bus has what its pods get.")
 # Fields of any resource of Azure, by their names in lower case.
-OF_RESOURCES: Final[Mapping[str, str]] = MappingProxyType(
+OF_RESOURCES: Final[Mapping[str, Reason]] = MappingProxyType(
     {
         "location": ELSEWHERE,
-        "capacity": "has no effect: a bus has what its pods get.",
-        "tags": "has no effect: labels of its manifest are those of the bus.",
-        "identity": "is not supported: a bus has no identity in Azure.",
+        "capacity": CAPACITY,
+        "tags": no_effect("labels of its manifest are those of the bus."),
+        "identity": no_effect("a bus has no identity in Azure."),
         "network_rule_set": NETWORK,
+        # Of any resource in a template.
+        **dict.fromkeys(("zones", "scope", "extendedlocation", "managedby"), ELSEWHERE),
+        **dict.fromkeys(("kind", "plan", "scale", "asserts"), no_effect("it is Azure's own.")),
     }
 )
 # Types of resources below a namespace that Bendybus has not, by their last part in lower case.
-OTHER_RESOURCES: Final[Mapping[str, str]] = MappingProxyType(
+OTHER_RESOURCES: Final[Mapping[str, Reason]] = MappingProxyType(
     {
         "networkrulesets": NETWORK,
         "ipfilterrules": NETWORK,
@@ -258,16 +287,25 @@ OTHER_RESOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "privateendpointconnections": NETWORK,
         "networksecurityperimeterconfigurations": NETWORK,
         "disasterrecoveryconfigs": RECOVERY,
-        "migrationconfigurations": "is not supported: see bendybus create queue --migrated.",
+        "migrationconfigurations": Reason("see bendybus create queue --migrated."),
     }
 )
+# Types of other resources, in files of Azure and of Terraform, that decide who may use a bus.
+_OF_ACCESS: Final = ("roleassignments", "role_assignment")
 
 
-def idle(fields: tuple[Idle, ...], form: Form) -> dict[str, str]:
-    """Return the names of fields without effect in a form, and why they have none."""
+def other(kind: str) -> Reason:
+    """Return why a resource of another type is left out."""
+    if kind.lower().endswith(_OF_ACCESS):
+        return _KEYS
+    return Reason(f"is {kind:.100}, no resource of Service Bus.", Outcome.NO_EFFECT)
+
+
+def idle(fields: tuple[Idle, ...], form: Form) -> dict[str, Reason]:
+    """Return the names of fields that are left out in a form, and why."""
     return {name: each.why for each in fields for name in each.names(form)}
 
 
-def usual(fields: tuple[Idle, ...], form: Form) -> dict[str, tuple[Any, ...]]:
-    """Return values of such fields that need no remark, by the names of the fields."""
-    return {name: each.usual for each in fields for name in each.names(form)}
+def usual(fields: tuple[Idle, ...], form: Form) -> dict[str, Callable[[Any], bool]]:
+    """Return which values of such fields need no remark, by the names of the fields."""
+    return {name: each.usual for each in fields if each.usual for name in each.names(form)}

@@ -113,24 +113,26 @@ def _say(
 ) -> None:
     from bendybus.crds.exports import writing
 
-    if strict and (left := found.differences()):
-        emulator_configs.say_report(found)
-        raise CliError(
-            f"--strict: {len(left)} fields were changed or are not supported. Nothing is written."
-        )
-    text = writing.text(form, found.documents)
-    if to is not None:
+    left = len(found.differences()) if strict else 0
+    text = "" if left else writing.text(form, found.documents)
+    if to is not None and not left:
         to.write_text(text, encoding="utf-8")
     if output.structured:
         facts = {"source": found.source, "form": form.value}
-        made = [] if to is not None else [json.loads(json.dumps(each)) for each in found.documents]
+        hidden = left or to is not None
+        made = [] if hidden else [json.loads(json.dumps(each)) for each in found.documents]
         findings = [asdict(each) for each in found.findings]
         printing.structured({**facts, "documents": made, "report": findings}, output)
-        return
-    if to is None:
+    elif to is None:
         print(text, end="", flush=True)
     if report is Report.JSON:
         for finding in found.findings:
             printing.note(printing.json_text(asdict(finding)))
-    else:
+    elif not output.structured:
         emulator_configs.say_report(found)
+    if left:
+        fields = "1 field was" if left == 1 else f"{left} fields were"
+        raise CliError(
+            f"--strict: {fields} changed or {'is' if left == 1 else 'are'} not supported. "
+            "Nothing is written."
+        )

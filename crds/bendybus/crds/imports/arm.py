@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bendybus.crds import emulator_rules, forms, json_text
 from bendybus.crds.bundle import NamespaceSettings
-from bendybus.crds.conversion import Conversion
+from bendybus.crds.conversion import Conversion, Outcome, Reason
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.forms import Form
@@ -108,7 +108,9 @@ class _Converter:
         mine = [each for each in found if each.names[0].lower() == chosen]
         for each in found:
             if each.names[0].lower() != chosen:
-                self._reader.not_supported(each.place, f"is of namespace {each.names[0]}.")
+                self._reader.left_out(
+                    each.place, Reason(f"is of namespace {each.names[0]}.", Outcome.NO_EFFECT)
+                )
         return names[chosen], mine
 
     def _check_twice(self, found: list[Resource]) -> None:
@@ -150,7 +152,7 @@ class _Converter:
     def _sku(self, own: Resource) -> dict[str, Any]:
         """Return tier and partitions of the bus."""
         importer, reader = self._importer, self._reader
-        idle = {"capacity": "has no effect: a bus has what its pods get.", "family": ""}
+        idle = {"capacity": forms.CAPACITY, "family": forms.CAPACITY}
         sku: dict[str, Field] = {}
         if "sku" in own.fields:
             sku = reader.fields(*own.fields["sku"], ("tier", "name"), idle=idle)
@@ -205,7 +207,7 @@ class _Converter:
                 topic = each.names[1] if kind is EntityKind.SUBSCRIPTION else ""
                 self._importer.entity(kind, each.place, each.names[-1], settings, topic, own)
             elif each.types[-1] in forms.OTHER_RESOURCES:
-                self._reader.not_supported(each.place, forms.OTHER_RESOURCES[each.types[-1]])
+                self._reader.left_out(each.place, forms.OTHER_RESOURCES[each.types[-1]])
             elif each.types not in (_RULES, (arm_template.NAMESPACES,)) and (
                 each.types[-1] != arm_policies.TYPE
             ):

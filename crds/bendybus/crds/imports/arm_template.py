@@ -239,7 +239,7 @@ class _Template:
             full and (provider != PROVIDER or types[:1] != [NAMESPACES])
         )
         if others:
-            self._reader.not_supported(place, f"is {kind}, no resource of Service Bus.")
+            self._reader.left_out(place, forms.other(kind))
             return
         names = self._names(place, written, within, len(types) if full else 1)
         if names is None:
@@ -309,8 +309,10 @@ class _Template:
                     self._reader.problem(_below(at, error), error.sentence)
             elif name in _TAKEN:
                 self._reader.taken(at, _TAKEN[name])
+            elif name in forms.OF_RESOURCES:
+                self._reader.left_out(at, forms.OF_RESOURCES[name])
             elif name not in _READ:
-                self._reader.not_supported(at, forms.OF_RESOURCES.get(name, forms.ELSEWHERE))
+                self._reader.unknown(at, name, (*_READ, *_TAKEN, *forms.OF_RESOURCES))
         return found
 
     def _nested(

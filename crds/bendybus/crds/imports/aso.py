@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from bendybus.crds import forms, json_text, suggestions
+from bendybus.crds import forms, json_text
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.imports import arm_id
 from bendybus.crds.imports.arm_template import Resource
@@ -41,7 +41,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 _BY_TYPES: Final = {types: kind for kind, types in KINDS.items()}
-_SECRETS: Final = "is not supported: a bus makes Secrets with its keys itself."
+_SECRETS: Final = "a bus makes Secrets with its keys itself."
 # Fields of `spec` that are no settings.
 _ABOUT: Final = ("azureName", "owner", "location", "tags", "operatorSpec", "identity")
 _OBJECT: Final = ("apiVersion", "kind", "metadata", "spec", "status")
@@ -103,7 +103,7 @@ def _known(reader: FieldReader, documents: Sequence[Document]) -> Iterator[_Obje
         group, _, version = str(each.get("apiVersion", "")).partition("/")
         kind, at = str(each.get("kind", "")), _below(place, "kind")
         if f"{group}/" != GROUP:
-            reader.not_supported(place, f"is a {kind or 'document'}, no resource of Service Bus.")
+            reader.left_out(place, forms.other(kind or "a document"))
             continue
         if kind not in KINDS:
             reader.not_supported(at, f"{kind!r:.100} is not known here.")
@@ -134,8 +134,7 @@ def _about(reader: FieldReader, place: str, value: Mapping[str, Any]) -> None:
     for name in value:
         at = json_text.step(place, name)
         if name not in _OBJECT:
-            hint = suggestions.did_you_mean(name, _OBJECT)
-            reader.not_supported(at, f"is not a known field.{hint}")
+            reader.unknown(at, name, _OBJECT)
         elif name == "kind":
             reader.taken(at)
         elif name == "metadata":
@@ -239,6 +238,6 @@ class _Reader:
                 if len(found.types) == 1:
                     self._reader.taken(place)
             else:
-                self._reader.not_supported(place, forms.OF_RESOURCES[name])
+                self._reader.left_out(place, forms.OF_RESOURCES[name])
         made["properties"] = at, properties
         return made

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bendybus.crds import bundling, conversion, field_reader, forms, json_text, loading
 from bendybus.crds.bundle import KINDS, Bundle
-from bendybus.crds.conversion import Conversion
+from bendybus.crds.conversion import Conversion, Reason
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.forms import Form
@@ -61,7 +61,7 @@ class Conventions:
     form: Form
     name: str
     properties: str
-    idle: Mapping[str, str]
+    idle: Mapping[str, Reason]
     texts: bool = False
     # Whether an entity says if it is partitioned; else the bus decides.
     partitioning: bool = False
@@ -192,7 +192,7 @@ class Importer:
         own_mb, rest = divmod(size_mb, limits.STANDARD_PARTITION_COUNT)
         if self.tier is Tier.PREMIUM or rest or own_mb not in limits.QUEUE_SIZES_MB:
             return size_mb
-        self.reader.changed(
+        self.reader.rewritten(
             path, f"{size_mb} became {own_mb}: it is that of a partition, not of all 16 together."
         )
         return own_mb
@@ -281,7 +281,7 @@ class Importer:
         why = "the same, as manifests write it"
         if text != _without_calendar(text):
             why = f"a year is {_YEAR_DAYS} days, a month {_MONTH_DAYS}"
-        self.reader.changed(path, f"{text} became {made}: {why}.")
+        self.reader.rewritten(path, f"{text} became {made}: {why}.")
         return made
 
     def _bundle(self) -> Bundle | None:

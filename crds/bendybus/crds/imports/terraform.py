@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from bendybus.crds import forms, json_text, suggestions
+from bendybus.crds import forms, json_text
+from bendybus.crds.conversion import Outcome, Reason
 from bendybus.crds.field_reader import TRUE_OR_FALSE, Field, FieldReader
 from bendybus.crds.forms import Form
 from bendybus.crds.imports import terraform_blocks
@@ -106,7 +107,8 @@ def _changes(reader: FieldReader, document: Mapping[str, Any], parents: Parents)
         place = f"resource_changes[{number}]"
         if change.get("actions") in (["delete"], ["forget"]):
             done = "deleted" if change["actions"] == ["delete"] else "forgotten"
-            reader.not_supported(place, f"is {done} by the plan. Nothing is made of it.")
+            detail = f"is {done} by the plan. Nothing is made of it."
+            reader.left_out(place, Reason(detail, Outcome.NO_EFFECT))
         unknown = change.get("after_unknown")
         label, module = str(each.get("name", "")), str(each.get("module_address", ""))
         written = parents.written(kind, label, module)
@@ -142,10 +144,9 @@ class _Resources:
         """Yield the resource of a block; none, with a finding or a problem, if there is none."""
         kind = block.type.removeprefix(PREFIX)
         if not block.type.startswith(PREFIX):
-            what = f"is {block.type:.100}, no resource of Service Bus."
-            self._reader.not_supported(block.place, what)
+            self._reader.left_out(block.place, forms.other(block.type))
         elif kind in _OTHERS:
-            self._reader.not_supported(block.place, forms.OTHER_RESOURCES[_OTHERS[kind]])
+            self._reader.left_out(block.place, forms.OTHER_RESOURCES[_OTHERS[kind]])
         elif kind not in BLOCKS:
             self._reader.not_supported(block.place, f"is {block.type:.100}, not known here.")
         elif not isinstance(block.values, dict):
@@ -177,9 +178,9 @@ class _Resources:
             elif name == "capacity" and value == 0:
                 self._reader.taken(at, "is 0: none.")
             elif policy and name.lower() == "rights":
-                self._unknown_field(at, name, _RIGHTS)
+                self._reader.unknown(at, name, _RIGHTS)
             elif name in forms.OF_RESOURCES:
-                self._reader.not_supported(at, forms.OF_RESOURCES[name])
+                self._reader.left_out(at, forms.OF_RESOURCES[name])
             else:
                 properties[name] = self._known(at, value)
         if kind == _NAMESPACE:
@@ -211,10 +212,6 @@ class _Resources:
             return [self._known(f"{place}[{at}]", each) for at, each in enumerate(value)]
         return value
 
-    def _unknown_field(self, place: str, name: str, known: tuple[str, ...]) -> None:
-        hint = suggestions.did_you_mean(name, known)
-        self._reader.not_supported(place, f"is not a known field.{hint}")
-
     def _of_namespace(self, place: str, properties: dict[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for name, value in properties.items():
@@ -229,7 +226,7 @@ class _Resources:
                     self._reader.written[f"{place}.disableLocalAuth"] = at
                     made["disableLocalAuth"] = not enabled
             elif name.lower() in ("premiummessagingpartitions", "disablelocalauth"):
-                self._unknown_field(at, name, (_PARTITIONS, _LOCAL_AUTH))
+                self._reader.unknown(at, name, (_PARTITIONS, _LOCAL_AUTH))
             else:
                 made[name] = value
         return made
@@ -252,7 +249,7 @@ class _Resources:
             at = json_text.step(place, name)
             own = name.replace("_", "")
             if name not in _OF_RULES:
-                self._unknown_field(at, name, _OF_RULES)
+                self._reader.unknown(at, name, _OF_RULES)
             elif name in ("sql_filter", "action"):
                 self._reader.written[f"{place}.{own}.sqlExpression"] = at
                 self._reader.written[f"{place}.{own}"] = at

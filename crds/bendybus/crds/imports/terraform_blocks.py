@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from bendybus.crds import json_text
+from bendybus.crds.conversion import Outcome, Reason
 from bendybus.crds.field_reader import FieldReader
 from bendybus.crds.imports import terraform_text
 from bendybus.crds.imports.terraform_parents import MANAGED, PREFIX, Block
@@ -21,7 +22,9 @@ _NOT_NEEDED: Final = (
     *("moved", "import", "removed"),
 )
 _FOR_TERRAFORM: Final = ("count", "for_each", "dynamic")
-_DEPOSED: Final = "is deposed: the next apply deletes it. Nothing is made of it."
+_DEPOSED: Final = Reason(
+    "is deposed: the next apply deletes it. Nothing is made of it.", Outcome.NO_EFFECT
+)
 
 
 def managed(reader: FieldReader, document: Mapping[str, Any]) -> Iterator[Block]:
@@ -89,7 +92,7 @@ def _modules(reader: FieldReader, place: str, values: Any, mode: str) -> Iterato
             elif each.get("mode", MANAGED) != mode:
                 continue
             elif "deposed_key" in each:
-                reader.not_supported(where, _DEPOSED)
+                reader.left_out(where, _DEPOSED)
             else:
                 yield _block(each, address, each.get("index"), where, "values", each, mode)
         for number, each in enumerate(items(reader, at, module, "child_modules")):
@@ -124,7 +127,7 @@ def _of_state(reader: FieldReader, document: Mapping[str, Any]) -> Iterator[Bloc
             if not isinstance(instance, dict):
                 reader.wrong(place, "an object, { … }", instance)
             elif "deposed" in instance:
-                reader.not_supported(place, _DEPOSED)
+                reader.left_out(place, _DEPOSED)
             else:
                 index = instance.get("index_key")
                 yield _block(each, module, index, place, "attributes", instance)
