@@ -157,7 +157,7 @@ def test_a_template_is_recognised_and_its_values_are_given(
     [
         ([], 1, "resources[0].name: needs name, which the file lacks: give it with --set"),
         (["--set", "name"], 2, "--set: must be NAME=VALUE (got 'name')."),
-        (["--set", "name=shop", "--premium", "4"], 2, "--premium is for a Config.json"),
+        (["--set", "name=shop", "--premium", "4"], 1, "Leave --premium out"),
         (["--form", "emulator"], 1, "UserConfig: is missing"),
         (["--parameters", str(EXAMPLE)], 1, "is no file of parameters"),
     ],

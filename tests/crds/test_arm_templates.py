@@ -313,7 +313,7 @@ def test_every_field_has_a_finding() -> None:
         (template(NAMESPACE, {"type": "Microsoft.Resources/deployments", "name": "m",
             "properties": {"templateLink": {"uri": "x"}}}), "has no template in it"),
         (template(NAMESPACE, resource("namespaces/topics/subscriptions/rules", "shop/t/s/r")),
-         "a rule of a subscription that the file lacks"),
+         "which the file lacks. Add the subscription"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(document: dict[str, Any], words: str) -> None:

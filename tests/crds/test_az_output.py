@@ -28,9 +28,9 @@ def printed(path: str, **parts: Any) -> dict[str, Any]:
     }
 
 
-def converted(document: Any) -> dict[str, Any]:
+def converted(document: Any, premium: int | None = None) -> dict[str, Any]:
     """Return the specs of the manifests by kind and name."""
-    found = arm.of_resources("stdin", Form.AZ, Asked(), lambda reader: az.read(reader, document))
+    found = reading.convert("stdin", Form.AZ, [("", document)], Asked(premium=premium))
     # As it is read from a pipe.
     assert json.loads(json.dumps(document)) == document
     return {
@@ -54,6 +54,45 @@ def test_a_list_of_queues_is_a_bus() -> None:
         "Queue orders": {"lockDuration": "PT1M", "maxDeliveryCount": 5},
         "Queue a-b": {"entityName": "a/b", "status": "Disabled", "enablePartitioning": True},
     }
+
+
+def test_a_list_of_a_premium_namespace_says_its_tier_by_the_size_of_messages() -> None:
+    large = printed("shop/queues/orders", maxMessageSizeInKilobytes=1024)
+
+    found = converted([printed("shop/queues/a"), large])
+
+    assert found["BusNamespace shop"] == {
+        "sku": {"tier": "Premium"}, "premiumMessagingPartitions": 1
+    }  # fmt: skip
+    assert found["Queue orders"] == {"maxMessageSizeInKilobytes": 1024}
+
+
+@pytest.mark.parametrize("size", [None, 1024])
+def test_partitions_are_given_where_the_namespace_is_only_named(size: int | None) -> None:
+    found = converted([printed("shop/queues/orders", maxMessageSizeInKilobytes=size)], premium=4)
+
+    assert found["BusNamespace shop"]["premiumMessagingPartitions"] == 4
+
+
+def test_partitions_are_not_given_beside_those_of_the_file() -> None:
+    own = printed("shop", sku={"name": "Premium", "tier": "Premium"})
+
+    with pytest.raises(ManifestError) as error:
+        converted([own], premium=4)
+
+    assert "[0]: says itself how many partitions it has. Leave --premium" in str(error.value)
+
+
+def test_rules_alone_name_the_subscription_that_they_need() -> None:
+    rule = printed("shop/topics/news/subscriptions/all/rules/r", filterType="SqlFilter")
+
+    with pytest.raises(ManifestError) as error:
+        converted([rule])
+
+    assert (
+        "[0]: is a rule of subscription 'all' of topic 'news', which the file lacks. Add the"
+        in str(error.value)
+    )
 
 
 def test_a_namespace_with_what_is_in_it() -> None:

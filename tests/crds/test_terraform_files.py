@@ -214,6 +214,11 @@ def test_a_namespace_that_another_file_makes() -> None:
     found = specs(plan(queue, root=root, prior_state=read))
 
     assert found == {"BusNamespace hub": {"sku": {"tier": "Standard"}}, "Queue orders": {}}
+    read["values"]["root_module"]["resources"][0]["values"] |= {
+        "sku": "Premium", "premium_messaging_partitions": 2, "location": "eu"
+    }  # fmt: skip
+    premium = {"sku": {"tier": "Premium"}, "premiumMessagingPartitions": 2}
+    assert specs(plan(queue, root=root, prior_state=read))["BusNamespace hub"] == premium
     # It was not read yet: the only namespace of the plan is not meant.
     [said] = problems(plan(NAMESPACE, queue, root=root))
     assert "--set 'azurerm_servicebus_queue.orders.namespace_id=NAME'" in said

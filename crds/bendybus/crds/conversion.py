@@ -102,9 +102,10 @@ class Conversion:
         for outcome in _REMARKS:
             for (had, name, detail), paths in alike.items():
                 if had is outcome:
-                    # What is absent has no place.
-                    absent = f"{name} of {_count(len(paths), 'entity', 'entities')}"
-                    where = absent if outcome is Outcome.DEFAULT else _places(paths)
+                    # What entities lack has no place.
+                    of_entities = outcome is Outcome.DEFAULT and "." in paths[0]
+                    entities = f"{name} of {_count(len(paths), 'entity', 'entities')}"
+                    where = entities if of_entities else _places(paths)
                     yield f"{outcome}: {where}: {detail}"
 
 

@@ -41,13 +41,12 @@ def read(
     form: Form | None,
     asked: Asked,
     *,
-    partition_count: int | None = None,
     instead: str = "",
 ) -> "Conversion":
     """Return the manifests of a file. Raises CliError, or ManifestError with every problem.
 
-    `form`: None recognises it. `partition_count`: of the bus of a Config.json, which has no word
-    for that. `instead`: the option for manifests, where they are no file of another program.
+    `form`: None recognises it. `instead`: the option for manifests, where they are no file of
+    another program.
     """
     from bendybus.crds.imports import reading
 
@@ -56,16 +55,13 @@ def read(
     form = form or reading.recognised(source, found)
     if form is Form.MANIFESTS and instead:
         raise UsageError(f"{source} has manifests: give it with {instead}.")
-    if form is not Form.EMULATOR and partition_count is not None:
-        raise UsageError(
-            "--premium is for a Config.json: this file says premiumMessagingPartitions itself."
-        )
+    if form is Form.MANIFESTS and asked.premium is not None:
+        raise UsageError("--premium: manifests say premiumMessagingPartitions. Leave it out.")
     if asked.given and form not in (Form.ARM, Form.TERRAFORM):
         raise UsageError("--set and --parameters are for templates, and this file is none.")
     if asked.only and form in (Form.EMULATOR, Form.MANIFESTS):
         raise UsageError("--only: this file has one namespace. Leave it out.")
-    count = emulator_configs.PARTITIONS_DEFAULT if partition_count is None else partition_count
-    return reading.convert(source, form, found, asked, partition_count=count)
+    return reading.convert(source, form, found, asked)
 
 
 def for_running(path: Path, asked: Asked, running: NamespaceSettings) -> "Bundle":

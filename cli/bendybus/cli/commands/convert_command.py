@@ -56,7 +56,10 @@ def convert(
     ] = As.MANIFESTS,
     premium: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Partitions for a Config.json: 1, 2, 4, 8 or 16."),
+        typer.Option(
+            metavar="N",
+            help="A Premium bus of 1, 2, 4, 8 or 16 partitions, where the file does not say.",
+        ),
     ] = None,
     settings: imports.Settings = None,
     parameters: imports.Parameters = None,
@@ -91,7 +94,7 @@ def convert(
     if wanted is Form.ASO:
         for_writing = {name: given.pop(name) for name in _OF_OPERATOR if name in given}
     if file is not None:
-        found = imports.read(file, form, Asked(given, only), partition_count=premium)
+        found = imports.read(file, form, Asked(given, only, premium=premium))
     elif given or only or premium is not None or form is not None:
         option = "--set" if given else "--only" if only else "--form" if form else "--premium"
         raise UsageError(f"{option} is for a file to convert. Name one, or leave it out.")

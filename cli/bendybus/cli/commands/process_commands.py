@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,7 +109,7 @@ def up(
         typer.Option(
             metavar="N",
             help="Without a BusNamespace: a Premium bus of 1, 2, 4, 8 or 16 partitions; "
-            "default with --config: 1.",
+            "default with a Config.json: 1.",
         ),
     ] = None,
     data: DataFolder = None,
@@ -180,9 +180,8 @@ def _wanted(
     if premium is not None:
         emulator_configs.check_premium(premium)
     if config is not None:
-        conversion = imports.read(
-            config, None, asked, partition_count=premium, instead="bendybus up -f"
-        )
+        asked = replace(asked, premium=premium)
+        conversion = imports.read(config, None, asked, instead="bendybus up -f")
         emulator_configs.say_report(conversion)
         return conversion.bundle
     implied = None

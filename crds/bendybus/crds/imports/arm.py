@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bendybus.crds import emulator_rules, forms, json_text
-from bendybus.crds.bundle import NamespaceSettings
 from bendybus.crds.conversion import Conversion, Outcome, Reason
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.field_reader import Field, FieldReader
@@ -129,25 +128,59 @@ class _Converter:
         policies = arm_policies.read(self._reader, found)
         spec: dict[str, Any] = {"sku": {"tier": self._importer.tier.value}}
         path = "resources"
-        if own is None and self._asked.running is not None:
+        if (own is None or own.existing) and self._asked.running is not None:
             running = self._asked.running()
-            name, spec = running.name, self._of_running(running)
+            name, spec = running.name, self._spec(running.tier, running.partition_count)
         elif own is not None:
             path = own.place
             spec = self._sku(own)
+            if self._asked.premium is not None:
+                self._reader.problem(
+                    path, "says itself how many partitions it has. Leave --premium out."
+                )
+        else:
+            spec = self._of_named(found)
         if policies:
             spec["authorizationRules"] = policies
         place = json_text.step(path, "name")
         self._importer.namespace(path, (place, name) if own is not None else None, name, spec)
 
-    def _of_running(self, running: NamespaceSettings) -> dict[str, Any]:
-        """Return tier and partitions of a bus that the file is for."""
-        self._importer.tier = running.tier
-        self._importer.partition_count = running.partition_count
-        spec: dict[str, Any] = {"sku": {"tier": running.tier.value}}
-        if running.tier is Tier.PREMIUM:
-            spec["premiumMessagingPartitions"] = running.partition_count
-        return spec
+    def _spec(self, tier: Tier, count: int) -> dict[str, Any]:
+        """Return the spec of a bus that the file does not describe."""
+        self._importer.tier, self._importer.partition_count = tier, count
+        spec: dict[str, Any] = {"sku": {"tier": tier.value}}
+        return spec | ({"premiumMessagingPartitions": count} if tier is Tier.PREMIUM else {})
+
+    def _of_named(self, found: Sequence[Resource]) -> dict[str, Any]:
+        """Return the spec of a namespace that the file only names: it is Standard.
+
+        Its entities may say that it is Premium: other tiers have no larger messages.
+        """
+        if self._asked.premium is not None:
+            return self._spec(Tier.PREMIUM, self._asked.premium)
+        for each in found:
+            field = each.fields.get("properties")
+            size = self._message_kb(*field) if field and each.types in _KINDS else None
+            if size is not None:
+                self._reader.default(
+                    "sku",
+                    f"Premium with 1 partition, since {size} is too large for Standard. For more "
+                    "partitions use --premium.",
+                )
+                return self._spec(Tier.PREMIUM, 1)
+        what = "Standard, since the file only names the namespace. For a Premium one use --premium."
+        self._reader.default("sku", what)
+        return self._spec(Tier.STANDARD, limits.STANDARD_PARTITION_COUNT)
+
+    def _message_kb(self, place: str, properties: Any) -> str | None:
+        """Return the place of a size of messages that only Premium has."""
+        names = forms.BY_SETTING["max_message_size_in_kilobytes"].names(self._form)
+        most = limits.message_bytes_default(Tier.STANDARD) // limits.KB
+        for name, value in properties.items() if isinstance(properties, dict) else ():
+            text = str(value)
+            if name.lower() in map(str.lower, names) and text.isdecimal() and int(text) > most:
+                return self._reader.place(json_text.step(place, name))
+        return None
 
     def _sku(self, own: Resource) -> dict[str, Any]:
         """Return tier and partitions of the bus."""
@@ -217,7 +250,12 @@ class _Converter:
                     each.place, f"needs topic {each.names[1]!r:.300}, which this file lacks."
                 )
         for [rule, *_] in rules.values():
-            self._reader.problem(rule.place, "is a rule of a subscription that the file lacks.")
+            _, topic, subscription, *_ = rule.names
+            self._reader.problem(
+                rule.place,
+                f"is a rule of subscription {subscription!r:.60} of topic {topic!r:.300}, which "
+                "the file lacks. Add the subscription to the file.",
+            )
 
     def _rules(self, found: Sequence[Resource], *, partitioned: bool) -> list[dict[str, Any]]:
         names: dict[str, str] = {}

@@ -45,13 +45,15 @@ _TAKEN: Final = {
 class Resource:
     """A resource of Service Bus. `types`: below the provider, in lower case; `names`: one of each.
 
-    `fields`: `sku` and `properties`, evaluated, by their names in lower case.
+    `fields`: `sku` and `properties`, evaluated, by their names in lower case. `existing`: the file
+    says how it is, and another one makes it.
     """
 
     types: tuple[str, ...]
     names: tuple[str, ...]
     place: str
     fields: Mapping[str, Field]
+    existing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ class Asked:
 
     `given`: values that it lacks, by name. `only`: the name of one of its namespaces. `running`:
     returns the bus that it is for, and is called only if it has no namespace of its own.
+    `premium`: the partitions of a Premium bus, where the file has no word for them.
     """
 
     given: Mapping[str, Any] = field(default_factory=dict)
     only: str = ""
     running: Callable[[], NamespaceSettings] | None = None
+    premium: int | None = None

@@ -52,22 +52,15 @@ def recognised(source: str, found: Sequence[Document]) -> Form:
     raise ManifestError(Problem(source, "", "", _UNKNOWN))
 
 
-def convert(
-    source: str, form: Form, found: Sequence[Document], asked: Asked, *, partition_count: int = 1
-) -> Conversion:
-    """Return the manifests of a file. Raises ManifestError with every problem.
-
-    `partition_count`: of the bus of a Config.json, which has no word for that.
-    """
+def convert(source: str, form: Form, found: Sequence[Document], asked: Asked) -> Conversion:
+    """Return the manifests of a file. Raises ManifestError with every problem."""
     try:
-        return _converted(source, form, found, asked, partition_count)
+        return _converted(source, form, found, asked)
     except RecursionError as error:
         raise ManifestError(Problem(source, "", "", "is nested too deeply.")) from error
 
 
-def _converted(
-    source: str, form: Form, found: Sequence[Document], asked: Asked, partition_count: int
-) -> Conversion:
+def _converted(source: str, form: Form, found: Sequence[Document], asked: Asked) -> Conversion:
     if form is Form.MANIFESTS:
         return of_manifests(source, found)
     if form is Form.ASO:
@@ -77,7 +70,8 @@ def _converted(
         raise ManifestError(Problem(source, "", "", sentence))
     document: Any = found[0][1]
     if form is Form.EMULATOR:
-        return emulator_config.convert(source, document, partition_count=partition_count)
+        count = 1 if asked.premium is None else asked.premium
+        return emulator_config.convert(source, document, partition_count=count)
     if form is Form.AZ:
         return arm.of_resources(source, form, asked, lambda reader: az.read(reader, document))
     if not isinstance(document, dict):

@@ -12,7 +12,7 @@ Source: "JSON Output Format" of Terraform; resources of the provider azurerm, ve
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from bendybus.crds import forms, json_text
 from bendybus.crds.conversion import Outcome, Reason
 from bendybus.crds.field_reader import TRUE_OR_FALSE, Field, FieldReader
 from bendybus.crds.forms import Form
-from bendybus.crds.imports import terraform_blocks
+from bendybus.crds.imports import arm_template, terraform_blocks
 from bendybus.crds.imports.arm_template import Resource
 from bendybus.crds.imports.terraform_parents import BLOCKS, PREFIX, Block, Parents
 from bendybus.crds.imports.terraform_text import Expression
@@ -85,13 +85,15 @@ def read(
         return []
     configuration = document.get("configuration")
     root = configuration.get("root_module") if isinstance(configuration, dict) else None
-    parents = Parents(reader, [*blocks, *terraform_blocks.data(document)], root, given)
+    read_only = terraform_blocks.data(document)
+    parents = Parents(reader, [*blocks, *read_only], root, given)
     made = _Resources(reader, parents)
     if document.get("errored") is True:
         what = "is true: the plan stopped with an error, and may lack resources."
         reader.not_supported("errored", what)
     _changes(reader, document, parents)
     found = [each for block in blocks for each in made.of(block)]
+    found += _namespaces_read(read_only, found)
     for name in parents.unused():
         reader.problem("", f"needs no {name!r:.200}, which is given. Leave it out.")
     return found
@@ -119,6 +121,25 @@ def _changes(reader: FieldReader, document: Mapping[str, Any], parents: Parents)
                     reader.not_supported(
                         where, "is not known before the plan is applied, and left out."
                     )
+
+
+def _namespaces_read(blocks: Sequence[Block], found: Sequence[Resource]) -> Iterator[Resource]:
+    """Yield namespaces that a plan reads and does not make, of the resources that are found."""
+    ours = {each.names[0].lower() for each in found}
+    made = {each.names[0].lower() for each in found if len(each.names) == 1}
+    for block in blocks:
+        values = block.values if isinstance(block.values, dict) else {}
+        name, sku = values.get("name"), values.get("sku")
+        if block.type != f"{PREFIX}{_NAMESPACE}" or not isinstance(name, str) or not sku:
+            continue
+        if name.lower() in ours - made:
+            made.add(name.lower())
+            place, count = block.place, values.get(_PARTITIONS)
+            fields: dict[str, Field] = {"sku": (json_text.step(place, "sku"), {"name": sku})}
+            if count:
+                at = json_text.step(place, "properties")
+                fields["properties"] = at, {"premiumMessagingPartitions": count}
+            yield Resource((arm_template.NAMESPACES,), (name,), place, fields, existing=True)
 
 
 def _unknown(place: str, value: Any) -> Iterator[str]:
