@@ -143,8 +143,13 @@ def _not_in(row: Property) -> str:
         kinds = row.lacking.get(form, ())
         if kinds:
             said.append(f"{_of_kinds(tuple(kinds))}{forms.TITLES[form]}")
+        setting = entity_settings.BY_NAME[row.setting]
+        by_kind = row.least.get(form, {})
+        for least in dict.fromkeys(by_kind.values()):
+            kinds = tuple(kind for kind, each in by_kind.items() if each == least)
+            what = forms.shown(setting, least)
+            said.append(f"{_of_kinds(kinds)}{forms.TITLES[form]}: {what} at least")
         if form in row.most:
-            setting = entity_settings.BY_NAME[row.setting]
             said.append(f"{forms.TITLES[form]}: {forms.shown(setting, row.most[form])} at most")
     return "; ".join(said)
 

@@ -172,7 +172,7 @@ def test_what_is_wrong_with_a_template_is_said_and_nothing_is_written(
     assert words in said.err
 
 
-@pytest.mark.requirement("R655")
+@pytest.mark.requirement("R664")
 def test_strict_takes_a_file_that_loses_nothing(capsys: Capture, template: Path) -> None:
     code = command.main(["convert", str(template), "--set", "name=shop", "--strict"])
 
@@ -181,7 +181,7 @@ def test_strict_takes_a_file_that_loses_nothing(capsys: Capture, template: Path)
     assert "without effect: resources[0].location: " in said.err
 
 
-@pytest.mark.requirement("R655")
+@pytest.mark.requirement("R664")
 @pytest.mark.parametrize("form", [[], ["--report", "json"], ["-o", "json"]])
 def test_strict_says_the_report_in_the_form_that_is_asked_for(
     capsys: Capture, template: Path, tmp_path: Path, form: list[str]

@@ -81,9 +81,9 @@ def test_names_that_azure_does_not_have_are_said(capsys: Capture, tmp_path: Path
 
     said = capsys.readouterr().err
     assert codes == [0, 0]
-    assert said.count("needs another name") == 2
+    assert said.count("needs another name") == 3
     assert "changed: BusNamespace s: needs another name: 6 to 50 letters, digits and -" in said
-    assert "changed: queue _x: needs another name: in Azure a letter or digit is first" in said
+    assert said.count("changed: queue _x: needs another name: a letter or digit is first") == 2
 
 
 @pytest.mark.requirement("R661")
@@ -135,6 +135,36 @@ def test_the_bus_that_runs_is_written(bus: FakeManagement, capsys: Capture) -> N
         ("BusNamespace", "flights"),
         ("Queue", "audit"),
     ]
+
+
+@pytest.mark.requirement("R662")
+def test_policies_that_a_connection_does_not_show_are_said(
+    bus: FakeManagement, capsys: Capture
+) -> None:
+    run(bus, "apply", "-f", FLIGHTS)
+
+    assert run(bus, "convert", "--strict") == 1
+
+    assert "not supported: BusNamespace flights.authorizationRules: are in the manifest of" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.requirement("R662")
+def test_policies_of_a_file_are_not_those_of_a_bus_on_one_machine(
+    bus: FakeManagement, capsys: Capture, tmp_path: Path
+) -> None:
+    found = json.loads(AZ.read_text(encoding="utf-8"))
+    ids = next(each["id"] for each in found).partition("/queues/")[0]
+    policy = {"id": f"{ids}/authorizationRules/app", "rights": ["Send"]}
+    file = tmp_path / "bus.json"
+    file.write_text(json.dumps([*found, policy]))
+
+    assert run(bus, "apply", "--from", str(file)) == 0
+
+    assert f"{file}: its policies are left out: a bus on one machine takes every key, and" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.requirement("R662")

@@ -56,6 +56,7 @@ def test_a_list_of_queues_is_a_bus() -> None:
     }
 
 
+@pytest.mark.requirement("R664")
 def test_a_list_of_a_premium_namespace_says_its_tier_by_the_size_of_messages() -> None:
     large = printed("shop/queues/orders", maxMessageSizeInKilobytes=1024)
 
@@ -67,6 +68,7 @@ def test_a_list_of_a_premium_namespace_says_its_tier_by_the_size_of_messages() -
     assert found["Queue orders"] == {"maxMessageSizeInKilobytes": 1024}
 
 
+@pytest.mark.requirement("R664")
 @pytest.mark.parametrize("size", [None, 1024])
 def test_partitions_are_given_where_the_namespace_is_only_named(size: int | None) -> None:
     found = converted([printed("shop/queues/orders", maxMessageSizeInKilobytes=size)], premium=4)
@@ -74,6 +76,7 @@ def test_partitions_are_given_where_the_namespace_is_only_named(size: int | None
     assert found["BusNamespace shop"]["premiumMessagingPartitions"] == 4
 
 
+@pytest.mark.requirement("R664")
 def test_partitions_are_not_given_beside_those_of_the_file() -> None:
     own = printed("shop", sku={"name": "Premium", "tier": "Premium"})
 

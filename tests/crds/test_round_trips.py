@@ -1,7 +1,8 @@
 """A bus that is written in a form and read again is the same, but for what the report names."""
 
-import dataclasses
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,10 +67,22 @@ def _rule(given: Rule, form: Form) -> Rule:
         wanted = SqlFilter(sql_values.written(wanted.sql_expression, wanted.parameters))
     elif isinstance(wanted, CorrelationFilter):
         values = {name: _text(value, form) for name, value in wanted.properties.items()}
-        wanted = dataclasses.replace(wanted, properties=values)
+        wanted = replace(wanted, properties=values)
     if action is not None:
         action = SqlRuleAction(action.sql_expression)
     return Rule(given.name, wanted, action)
+
+
+def _rules(rules: Sequence[Rule], form: Form) -> list[Rule]:
+    """Return the rules of a subscription as the form can have them."""
+    made = [_rule(each, form) for each in rules]
+    if form is Form.EMULATOR:
+        made = [each if each.name != "$Default" else replace(each, name="Default") for each in made]
+    idle = Rule("$Default", SqlFilter("1=0"), None)
+    if form is not Form.EMULATOR and len(made) > 1 and idle in made:
+        made.remove(idle)
+    name = "$Default" if form in (Form.ARM, Form.ASO) else "none"
+    return made or [replace(idle, name=name)]
 
 
 def expected(entity: Entity, form: Form, tier: Tier) -> dict[str, Any]:
@@ -78,18 +91,22 @@ def expected(entity: Entity, form: Form, tier: Tier) -> dict[str, Any]:
     for setting in entity_settings.BY_KIND[entity.kind]:
         row, value = forms.BY_SETTING[setting.name], getattr(entity.description, setting.name)
         if setting.name == "rules":
-            rules = value or rule_set.DEFAULT
+            rules = value
             same = tuple(rules) == tuple(rule_set.DEFAULT)
-            made["rules"] = [*rules] if same else [_rule(each, form) for each in rules]
+            made["rules"] = [*rules] if same else _rules(value, form)
         elif setting.name == "authorization_rules":
             continue
         elif forms.lacks(form, entity.kind, setting.name):
             decided = setting.name == "enable_partitioning" and form is not Form.EMULATOR
             made[setting.name] = value if decided else setting.default
-        elif form in row.most and (value is None or value > row.most[form]):
-            made[setting.name] = row.most[form]
+        elif row.bounds(form, entity.kind) != (None, None):
+            least, most = row.bounds(form, entity.kind)
+            nearest = most if value is None or (most is not None and value > most) else value
+            made[setting.name] = max(nearest or 0, least or 0)
         else:
             made[setting.name] = value
+    if tier is Tier.PREMIUM and "enable_express" in made:
+        made["enable_express"] = False
     detects = made.get("requires_duplicate_detection", True)
     if form is Form.EMULATOR:
         # The bus decides, and a window has no effect where nothing is detected.

@@ -204,6 +204,7 @@ def test_a_data_source_is_not_a_resource_of_the_same_name() -> None:
     assert "Topic theirs" not in found
 
 
+@pytest.mark.requirement("R664")
 def test_a_namespace_that_another_file_makes() -> None:
     read = {"values": {"root_module": module("", data("namespace", "hub", name="hub"))}}
     queue = resource("queue", "orders", name="orders")

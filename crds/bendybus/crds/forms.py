@@ -53,15 +53,20 @@ class Property:
 
     `terraform`: its names there, the one that is written first; none: as in Azure, in snake case.
     `lacking`: the kinds of entity that cannot have it in a form. `absent`: the value that a form
-    takes where the setting is left out, by form and kind, where that is not our default. `most`:
-    the largest value that a form's program takes, where it takes less than Azure.
+    takes where the setting is left out, by form and kind, where that is not our default. `least`,
+    `most`: the bounds of a form's program, where it takes less than Azure.
     """
 
     setting: str
     terraform: tuple[str, ...] = ()
     lacking: Mapping[Form, tuple[EntityKind, ...]] = field(default_factory=dict)
     absent: Mapping[Form, Mapping[EntityKind, Any]] = field(default_factory=dict)
+    least: Mapping[Form, Mapping[EntityKind, int]] = field(default_factory=dict)
     most: Mapping[Form, int] = field(default_factory=dict)
+
+    def bounds(self, form: Form, kind: EntityKind) -> tuple[int | None, int | None]:
+        """Return the least and the largest value that a form's program takes; None: as Azure."""
+        return self.least.get(form, {}).get(kind), self.most.get(form)
 
     def names(self, form: Form) -> tuple[str, ...]:
         """Return its names in a form, that of today first."""
@@ -80,11 +85,12 @@ TABLE: Final = (
     ),
     Property("max_size_in_megabytes", lacking=_NOT_EMULATOR),
     Property("max_message_size_in_kilobytes", lacking=_NOT_EMULATOR),
-    Property("lock_duration_ms"),
+    Property("lock_duration_ms", least={Form.EMULATOR: {_SUBSCRIPTION: limits.MINUTE_MS}}),
     Property(
         "default_message_time_to_live_ms",
         ("default_message_ttl",),
         absent={Form.EMULATOR: dict.fromkeys(ALL, _HOUR_MS)},
+        least={Form.EMULATOR: dict.fromkeys(ALL, 5 * limits.MINUTE_MS)},
         most={Form.EMULATOR: _HOUR_MS},
     ),
     Property(

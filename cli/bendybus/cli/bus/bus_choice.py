@@ -120,10 +120,12 @@ def refuse_cluster(choice: Choice, what: str, instead: str) -> None:
 
 def connection_string(choice: Choice) -> str:
     """Return the connection string of the bus. Raises Unreachable when there is none."""
-    named = choice.connection_string or (
-        "" if choice.data else choice.environment.get(VARIABLE, "")
-    )
-    return named or str(local_bus(choice)["connection_string"])
+    return named_connection_string(choice) or str(local_bus(choice)["connection_string"])
+
+
+def named_connection_string(choice: Choice) -> str:
+    """Return the connection string that the user gives; "": the bus is on this machine."""
+    return choice.connection_string or ("" if choice.data else choice.environment.get(VARIABLE, ""))
 
 
 def data_folder(text: str) -> Path:

@@ -29,6 +29,7 @@ def running(choice: Choice) -> "Conversion":
 
     policies = [] if choice.cluster is None else list(_on_cluster(choice.cluster))
     left_out: list[str] = []
+    left: list[Finding] = []
     with (
         bus_choice.target(choice) as target,
         Management(target.connection_string, ca_file=target.ca_file) as bus,
@@ -40,7 +41,12 @@ def running(choice: Choice) -> "Conversion":
         for path, description in found
         for each in getattr(description, "authorization_rules", ())
     ]
-    left: list[Finding] = []
+    if choice.cluster is None and bus_choice.named_connection_string(choice):
+        # A bus on this machine has none.
+        what = "are in the manifest of the bus, if it is on a cluster: use bendybus --kube convert."
+        left.append(
+            Finding(f"BusNamespace {settings.name}.authorizationRules", Outcome.NOT_SUPPORTED, what)
+        )
     documents = [
         manifests.namespace(settings, manifests.policies(policies, left)),
         *manifests.entities(settings, found, left),

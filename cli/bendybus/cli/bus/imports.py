@@ -75,6 +75,7 @@ def for_running(path: Path, asked: Asked, running: NamespaceSettings) -> "Bundle
     mine = replace(asked, running=lambda: running)
     found = read(path, None, mine, instead="bendybus apply -f")
     emulator_configs.say_report(found)
+    say_policies(found)
     own = found.bundle.namespace.name
     if own != running.name:
         printing.note(f"{found.source}: what is in {own} is made on bus {running.name}.")
@@ -130,8 +131,7 @@ def _on(running: NamespaceSettings, found: "Conversion") -> "tuple[Document, ...
         raise CliError(error.message) from error
     if own != running.name:
         printing.note(f"{found.source}: what is in {own} is made on bus {running.name}.")
-    buses = [each for each in found.documents if each["kind"] == "BusNamespace"]
-    if any("authorizationRules" in each["spec"] for each in buses):
+    if _has_policies(found):
         printing.note(
             f"{found.source}: its policies are left out. Add them to the manifest of bus "
             f"{running.name}; bendybus convert prints them."
@@ -140,8 +140,21 @@ def _on(running: NamespaceSettings, found: "Conversion") -> "tuple[Document, ...
     return tuple(
         {**each, "spec": {**each["spec"], **of_bus}}
         for each in found.documents
-        if each not in buses
+        if each["kind"] != "BusNamespace"
     )
+
+
+def _has_policies(found: "Conversion") -> bool:
+    return any("authorizationRules" in each["spec"] for each in found.documents)
+
+
+def say_policies(found: "Conversion") -> None:
+    """Say on stderr that policies are not those of a bus on one machine, if a file has any."""
+    if _has_policies(found):
+        printing.note(
+            f"{found.source}: its policies are left out: a bus on one machine takes every key, and "
+            "on a cluster they are in the manifest of the bus; bendybus convert prints them."
+        )
 
 
 def values(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:

@@ -183,6 +183,7 @@ def _wanted(
         asked = replace(asked, premium=premium)
         conversion = imports.read(config, None, asked, instead="bendybus up -f")
         emulator_configs.say_report(conversion)
+        imports.say_policies(conversion)
         return conversion.bundle
     implied = None
     if premium is not None:

@@ -13,6 +13,8 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
 
 API_VERSION: Final = "2024-01-01"
+# Azure takes so many in one template, copies included.
+RESOURCES_MAX: Final = 800
 _SCHEMA: Final = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 _TYPE: Final = "Microsoft.ServiceBus/namespaces"
 _NAMESPACE: Final = "parameters('namespaceName')"
@@ -26,6 +28,12 @@ TYPES: Final = {
 def template(bus: Bus, writer: Writer) -> dict[str, Any]:
     """Return the template; what it lacks is in the findings of the writer."""
     name = writer.namespace_name()
+    resources = list(_resources(bus, writer))
+    if len(resources) > RESOURCES_MAX:
+        writer.lost(
+            "resources",
+            f"are {len(resources):,}, and Azure takes {RESOURCES_MAX} in one template: divide it.",
+        )
     return {
         "$schema": _SCHEMA,
         "contentVersion": "1.0.0.0",
@@ -37,7 +45,7 @@ def template(bus: Bus, writer: Writer) -> dict[str, Any]:
             },
             "location": {"type": "string", "defaultValue": "[resourceGroup().location]"},
         },
-        "resources": list(_resources(bus, writer)),
+        "resources": resources,
     }
 
 

@@ -36,11 +36,13 @@ def configuration(bus: Bus, writer: Writer) -> dict[str, Any]:
         if each.kind in _LISTS and each.path.lower() in kept:
             made = _entity(each, writer, kept)
             if each.kind is EntityKind.TOPIC:
-                made["Subscriptions"] = [
+                below = [
                     _entity(one, writer, kept)
                     for one in bus.of_kind(EntityKind.SUBSCRIPTION, each.name)
                     if one.path.lower() in kept
                 ]
+                # Its schema has no empty list of subscriptions.
+                made |= {"Subscriptions": below} if below else {}
             lists[_LISTS[each.kind]].append(made)
     namespaces = [{"Name": name, **lists}]
     return {"UserConfig": {"Namespaces": namespaces, "Logging": {"Type": "File"}}}

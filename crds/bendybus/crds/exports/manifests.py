@@ -113,9 +113,11 @@ def _rules(rules: Iterable[Rule], place: str, findings: list[Finding]) -> Iterat
             Finding(
                 f"{place} {each.name}",
                 Outcome.NOT_SUPPORTED,
-                "is left out: it has a value that is no text, number, true or false.",
+                "has a value that is no text, number, true or false: it takes no message there.",
             )
         )
+        # Without it, the other rules alone would decide, or the default rule.
+        yield {"name": each.name, "booleanFilter": False}
 
 
 def _is_json(given: Rule) -> bool:
@@ -154,7 +156,8 @@ def _rule(given: Rule) -> dict[str, Any]:
             for name in rule.SYSTEM_PROPERTIES
             if getattr(wanted, name) is not None
         }
-        correlation |= {"properties": dict(wanted.properties)} if wanted.properties else {}
+        if wanted.properties:
+            correlation["properties"] = dict(sorted(wanted.properties.items()))
         made["correlationFilter"] = correlation
     else:
         made["booleanFilter"] = isinstance(wanted, rule.TrueFilter)
@@ -165,4 +168,5 @@ def _rule(given: Rule) -> dict[str, Any]:
 
 def _sql(given: SqlFilter | SqlRuleAction) -> dict[str, Any]:
     made: dict[str, Any] = {"sqlExpression": given.sql_expression}
-    return made | ({"parameters": dict(given.parameters)} if given.parameters else {})
+    parameters = dict(sorted(given.parameters.items()))
+    return made | ({"parameters": parameters} if parameters else {})

@@ -5,23 +5,23 @@ hold becomes a finding.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
-
-from pydantic.alias_generators import to_camel
 
 from bendybus.crds import forms
 from bendybus.crds.conversion import Finding, Outcome
 from bendybus.crds.exports.bus import Bus, Entity
+from bendybus.crds.exports.rules import RuleWriter, Written
 from bendybus.crds.forms import Form
 from bendybus.domain import entity_settings, limits
 from bendybus.domain.entity_settings import Setting, SettingType
-from bendybus.domain.filters import rule, rule_set, sql_values
-from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
+from bendybus.domain.filters import rule, rule_set
+from bendybus.domain.filters.rule import Rule
 from bendybus.domain.limits import Tier
 
 # Names of namespaces in Azure.
 _NAMESPACE: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{4,48}[A-Za-z0-9]")
+_NAMESPACE_ENDS: Final = ("-sb", "-mgmt")
 # Names of what is in them.
 _NAME: Final = re.compile(r"[A-Za-z0-9](.*[A-Za-z0-9])?")
 # Partitions of a Premium namespace in Azure.
@@ -36,6 +36,7 @@ class Writer:
         self.findings: list[Finding] = list(bus.lost)
         self._bus = bus
         self._title = forms.TITLES[form]
+        self._rules = RuleWriter(form, self.findings)
 
     def changed(self, path: str, detail: str) -> None:
         """Note that something has another value there."""
@@ -48,17 +49,18 @@ class Writer:
     def namespace_name(self) -> str:
         """Return the name of the namespace; where Azure has no such names, with a finding."""
         name = self._bus.name
-        if not _NAMESPACE.fullmatch(name):
+        if not _NAMESPACE.fullmatch(name) or name.lower().endswith(_NAMESPACE_ENDS):
             self.changed(
                 f"BusNamespace {name}",
-                "needs another name: 6 to 50 letters, digits and -, a letter first.",
+                "needs another name: 6 to 50 letters, digits and -, a letter first, and neither "
+                "-sb nor -mgmt at its end.",
             )
         return name
 
     def check_name(self, place: str, name: str) -> None:
-        """Note a name that nothing in Azure can have."""
-        if self.form is not Form.EMULATOR and not _NAME.fullmatch(name):
-            self.changed(place, "needs another name: in Azure a letter or digit is first and last.")
+        """Note a name that nothing in Azure or in the emulator can have."""
+        if not _NAME.fullmatch(name):
+            self.changed(place, "needs another name: a letter or digit is first and last there.")
 
     def partitions(self) -> int:
         """Return the number of partitions of a Premium namespace in Azure."""
@@ -104,6 +106,10 @@ class Writer:
                     f"{shown:.200} has no place in files of {self._title}.",
                 )
             return True
+        of_express = setting.name == "enable_express" and self._bus.tier is Tier.PREMIUM
+        if of_express and value:
+            self.lost(f"{entity.place}.{setting.manifest_name}", "Premium namespaces have none.")
+            return True
         if forms.said_always(self.form, entity.kind, setting.name):
             return False
         return bool(value == setting.default) or self._of_tier(setting, value)
@@ -114,90 +120,40 @@ class Writer:
         return setting.left_to_tier and value in (0, default_kb)
 
     def _bounded(self, entity: Entity, setting: Setting, value: Any) -> Any:
-        most = forms.BY_SETTING[setting.name].most.get(self.form)
-        if most is None or (value is not None and value <= most):
-            return value
+        """Return the nearest value that the form's program takes."""
+        row = forms.BY_SETTING[setting.name]
+        least, most = row.bounds(self.form, entity.kind)
         if setting.name.startswith("duplicate") and not getattr(
             entity.description, "requires_duplicate_detection", False
         ):
             # It has no effect.
-            return forms.absent(self.form, entity.kind, setting.name)
-        own = "without end" if value is None else forms.shown(setting, value)
-        self.changed(
-            f"{entity.place}.{setting.manifest_name}",
-            f"{own} became {forms.shown(setting, most)}, the most that {self._title} takes.",
-        )
-        return most
+            usual = forms.absent(self.form, entity.kind, setting.name)
+            return value if most is None else usual
+        made = value
+        if most is not None:
+            made = most if value is None else min(value, most)
+        if least is not None and made is not None:
+            made = max(made, least)
+        if self.form is Form.EMULATOR and setting.type is SettingType.DURATION and made is not None:
+            # It takes whole seconds.
+            made = -(-made // limits.SECOND_MS) * limits.SECOND_MS
+        if made != value:
+            own = "without end" if value is None else forms.shown(setting, value)
+            bounds = {least: "the least that", most: "the most that"}
+            self.changed(
+                f"{entity.place}.{setting.manifest_name}",
+                f"{own} became {forms.shown(setting, made)}, {bounds.get(made, 'as')} "
+                f"{self._title} takes{'' if made in bounds else ' whole seconds'}.",
+            )
+        return made
 
-    def rules(self, entity: Entity) -> list[tuple[str, dict[str, Any]]]:
+    def rules(self, entity: Entity) -> list[Written]:
         """Return names and properties of rules as templates have them; none: the default rule."""
         rules: Sequence[Rule] = getattr(entity.description, "rules", rule_set.DEFAULT)
-        if tuple(rules) == tuple(rule_set.DEFAULT):
-            return []
-        if not rules:
-            self.lost(
-                f"{entity.place}.rules",
-                "are none, so it takes no message; there a new one takes all. Disable it.",
-            )
-        elif self.form is not Form.EMULATOR and not any(
-            each.name.lower() == rule.DEFAULT_NAME.lower() for each in rules
-        ):
-            self.findings.append(
-                Finding(
-                    f"{entity.place}.rules",
-                    Outcome.DEFAULT,
-                    "Azure may keep $Default, which takes every message, beside them: delete it "
-                    "there.",
-                )
-            )
-        made = []
-        for each in rules:
-            place = f"{entity.place}.rules {each.name}"
-            if each.name.lower() != rule.DEFAULT_NAME.lower():
-                self.check_name(place, each.name)
-            made.append((each.name, self._rule(place, each)))
-        return made
-
-    def _rule(self, place: str, given: Rule) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        wanted = given.filter
-        if isinstance(wanted, rule.CorrelationFilter):
-            made["filterType"] = "CorrelationFilter"
-            made["correlationFilter"] = dict(self._correlation(place, wanted))
-        else:
-            made["filterType"] = "SqlFilter"
-            made["sqlFilter"] = {"sqlExpression": self._sql(place, wanted)}
-        if given.action is not None:
-            made["action"] = {"sqlExpression": self._sql(f"{place}.action", given.action)}
-        return made
-
-    def _sql(self, place: str, wanted: rule.Filter | SqlRuleAction) -> str:
-        if isinstance(wanted, SqlFilter | SqlRuleAction):
-            if not wanted.parameters:
-                return wanted.sql_expression
-            self.changed(f"{place}.parameters", "became part of the expression.")
-            return sql_values.written(wanted.sql_expression, wanted.parameters)
-        return "1=1" if isinstance(wanted, rule.TrueFilter) else "1=0"
-
-    def _correlation(self, place: str, wanted: rule.CorrelationFilter) -> Iterator[tuple[str, Any]]:
-        for name in rule.SYSTEM_PROPERTIES:
-            value = getattr(wanted, name)
-            if value is not None:
-                yield to_camel(name), value
-        if wanted.properties:
-            yield "properties", self._values(place, wanted.properties)
-
-    def _values(self, place: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return application properties; in Azure's files they are texts."""
-        made: dict[str, Any] = {}
-        for name, value in values.items():
-            made[name] = value
-            if not isinstance(value, str) and self.form is not Form.EMULATOR:
-                made[name] = str(value).lower() if isinstance(value, bool) else str(value)
-                self.changed(
-                    f"{place}.{name}",
-                    f"became text, {made[name]!r}: files of {self._title} have no other values.",
-                )
+        made = self._rules.written(entity.place, rules)
+        for name, _ in made:
+            if name.lower() != rule.DEFAULT_NAME.lower():
+                self.check_name(f"{entity.place}.rules {name}", name)
         return made
 
 

@@ -23,6 +23,7 @@ from bendybus.crds.imports.asked import Asked
 from bendybus.crds.imports.importer import Conventions, Importer, first, whole
 from bendybus.domain import limits
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.filters import rule
 from bendybus.domain.limits import Tier
 
 _KINDS: Final[Mapping[tuple[str, ...], EntityKind]] = MappingProxyType(
@@ -32,6 +33,8 @@ _KINDS: Final[Mapping[tuple[str, ...], EntityKind]] = MappingProxyType(
         ("namespaces", "topics", "subscriptions"): EntityKind.SUBSCRIPTION,
     }
 )
+# A filter that is never true.
+_NEVER: Final = "1=0"
 _RULES: Final = ("namespaces", "topics", "subscriptions", "rules")
 
 
@@ -249,10 +252,10 @@ class _Converter:
                 self._reader.changed(
                     each.place, f"needs topic {each.names[1]!r:.300}, which this file lacks."
                 )
-        for [rule, *_] in rules.values():
-            _, topic, subscription, *_ = rule.names
+        for [each, *_] in rules.values():
+            _, topic, subscription, *_ = each.names
             self._reader.problem(
-                rule.place,
+                each.place,
                 f"is a rule of subscription {subscription!r:.60} of topic {topic!r:.300}, which "
                 "the file lacks. Add the subscription to the file.",
             )
@@ -269,7 +272,28 @@ class _Converter:
                     self._reader, each.place, value, partitioned, names, self._form
                 )
             )
-        return [each for each in made if each]
+        return self._beside_default(found, [each for each in made if each])
+
+    def _beside_default(
+        self, found: Sequence[Resource], made: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return rules as they are here: Azure makes $Default beside those of a file.
+
+        A template that does not want it writes over it with a filter that takes no message.
+        """
+        by_name = {each.names[-1].lower(): each.place for each in found}
+        default = rule.DEFAULT_NAME.lower()
+        if made and default not in by_name and self._form is not Form.AZ:
+            subscription = "/".join(found[0].names[1:-1])
+            self._reader.default(
+                json_text.step(subscription, "rules"),
+                "only those of the file; Azure may keep $Default, which takes every message.",
+            )
+        kept = [each for each in made if not _takes_nothing(each)]
+        if len(kept) == len(made) or not kept:
+            return made
+        self._reader.taken(by_name[default], "keeps away the one that Azure makes.")
+        return kept
 
     def _with_type(self, path: str, at: str, properties: Any) -> Any:
         """Return the properties of a rule with the type of its filter, as the emulator's have it.
@@ -297,6 +321,13 @@ class _Converter:
             # As in Azure: every message.
             made["sqlfilter"] = {"sqlExpression": "1=1"}
         return {"FilterType": kind.capitalize() if isinstance(kind, str) else kind} | made
+
+
+def _takes_nothing(given: Mapping[str, Any]) -> bool:
+    """Whether a rule of a manifest is $Default with a filter that is never true."""
+    expression = given.get("sqlFilter", {}).get("sqlExpression", "")
+    is_default = str(given["name"]).lower() == rule.DEFAULT_NAME.lower()
+    return is_default and "action" not in given and "".join(expression.split()) == _NEVER
 
 
 def _key(names: Sequence[str]) -> tuple[str, ...]:
