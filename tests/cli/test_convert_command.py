@@ -46,12 +46,27 @@ def test_the_report_has_a_line_of_json_for_every_field(capsys: Capture, tmp_path
 
 @pytest.mark.requirement("R500")
 def test_a_file_is_read_from_stdin(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"UserConfig": {}}')))
 
     code = command.main(["convert", "-"])
 
     assert code == 1
-    assert capsys.readouterr().err == "bendybus: stdin: UserConfig: is missing. It is required.\n"
+    said = capsys.readouterr().err
+    assert said == "bendybus: stdin: UserConfig.Namespaces: is missing. It is required.\n"
+
+
+@pytest.mark.requirement("R501")
+def test_a_folder_in_place_of_a_mounted_file_is_explained(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCEPT_EULA", "Y")
+    arguments = ["emulator", "--config", str(tmp_path), "--data", str(tmp_path / "data")]
+
+    assert command.main(arguments) == 1
+
+    assert f"{tmp_path} is a folder. A container engine makes one where the file to mount" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.requirement("R501")
@@ -60,10 +75,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(capsys: Capture, tmp_path: P
 
     folder, missing = capsys.readouterr().err.splitlines()
     assert codes == [1, 1]
-    assert folder == (
-        f"bendybus: {tmp_path} is a folder. A container engine makes one where the file to mount "
-        "does not exist: check its path on the host."
-    )
+    assert folder == f"bendybus: {tmp_path} is a folder. Name a file in it."
     assert missing == (
         f"bendybus: {tmp_path}/x.json: no such file or directory. Check the path of the file to "
         "convert."

@@ -197,7 +197,8 @@ def test_entities_of_a_file_are_applied_to_the_bus_that_runs(
     ("arguments", "code", "words"),
     [
         ((), 2, "Name manifests with -f, or a file of another program with --from."),
-        (("-f", FLIGHTS, "--from", str(AZ)), 2, "Name manifests with -f, or"),
+        (("-f", FLIGHTS, "--from", str(AZ)), 2, "--from: cannot be combined with --file."),
+        (("-f", str(AZ)), 2, f"--file: {AZ} has no manifests, but is a file of az servicebus: "),
         (("-f", FLIGHTS, "--set", "a=b"), 2, "--set is for the file of --from."),
         (("--from", FLIGHTS), 2, "has manifests: give it with bendybus apply -f."),
         (("--from", str(AZ), "--set", "a=b"), 2, "--set and --parameters are for templates"),
@@ -219,6 +220,7 @@ def test_what_cannot_be_applied_is_said_and_changes_nothing(
     [
         (("--set", "a=b"), "--set is for the file of --config. Leave it out."),
         (("--config", FLIGHTS), "has manifests: give it with bendybus up -f."),
+        (("-f", str(AZ)), "bendybus up takes it with --config, bendybus apply with --from."),
     ],
 )
 def test_up_takes_values_for_its_file_only(

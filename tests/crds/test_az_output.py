@@ -86,6 +86,16 @@ def test_partitions_are_not_given_beside_those_of_the_file() -> None:
     assert "[0]: says itself how many partitions it has. Leave --premium" in str(error.value)
 
 
+def test_a_destination_that_the_list_lacks_is_said() -> None:
+    queues = [printed("shop/queues/a", forwardTo="B"), printed("shop/queues/b", forwardTo="c/d")]
+
+    found = reading.convert("stdin", Form.AZ, [("", queues)], Asked())
+
+    assert [str(each) for each in found.differences()] == [
+        "changed: [1].forwardTo: leads to 'c/d', which this file lacks."
+    ]
+
+
 def test_rules_alone_name_the_subscription_that_they_need() -> None:
     rule = printed("shop/topics/news/subscriptions/all/rules/r", filterType="SqlFilter")
 

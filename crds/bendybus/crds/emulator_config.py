@@ -46,6 +46,11 @@ _LOGGING: Final = no_effect("logs are files in the data folder; bendybus logs sh
 _CONVENTIONS: Final = Conventions(Form.EMULATOR, "Name", "Properties", _IDLE, as_azure=True)
 
 
+def is_one(document: Any) -> bool:
+    """Whether a document is a Config.json. Names of fields are compared without case."""
+    return isinstance(document, dict) and "userconfig" in map(str.lower, document)
+
+
 def parse(source: str, data: bytes, *, partition_count: int = 1) -> Conversion:
     """Return the manifests of a file. Raises ManifestError with every problem."""
     return convert(source, json_text.parse(source, data), partition_count=partition_count)

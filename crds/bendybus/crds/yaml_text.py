@@ -130,7 +130,8 @@ def parse(source: str, data: bytes) -> Iterator[tuple[int, Any]]:
         where = f"{source}, line {mark.line + 1}" if mark else source
         raise _wrong(where, f"is not YAML: {error.problem}.") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise _wrong(source, f"is not YAML: {error}.") from error
+        [reason, *_] = str(error).splitlines() or ["it cannot be read"]
+        raise _wrong(source, f"is not YAML: {reason}.") from error
     yield from ((at, each) for at, each in enumerate(found, 1) if each is not None)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Where a container of the emulator has its file.
 CONTAINER_PATH: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
+CONFIG: Final = "Config.json"
 PARTITIONS_DEFAULT: Final = 1
 _COUNTS: Final = ", ".join(map(str, limits.PREMIUM_PARTITION_COUNTS))
 
@@ -53,12 +54,14 @@ def say_report(conversion: "Conversion") -> None:
         printing.note(remark)
 
 
-def content(path: Path, name: str = "Config.json", *, most: int = -1) -> bytes:
+def content(path: Path, name: str = CONFIG, *, most: int = -1) -> bytes:
     """Return the bytes of a file, or its first `most`; `name` is for its error. Raises CliError."""
     try:
         with path.open("rb") as file:
             return file.read(most)
     except IsADirectoryError as error:
+        if name != CONFIG:
+            raise CliError(f"{path} is a folder. Name a file in it.") from error
         raise CliError(
             f"{path} is a folder. A container engine makes one where the file to mount does not "
             "exist: check its path on the host."

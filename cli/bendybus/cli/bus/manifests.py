@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -69,7 +69,28 @@ def load(files: Sequence[Path], *, running: NamespaceSettings | None = None) -> 
     """Return the one bus that manifests describe. Raises ManifestError."""
     from bendybus.crds import bundling, loading
 
-    return bundling.bundle(loading.load(files), running=running)
+    try:
+        loaded = loading.load(files)
+    except ManifestError:
+        for each in files:
+            _check_form(each)
+        raise
+    return bundling.bundle(loaded, running=running)
+
+
+def _check_form(path: Path) -> None:
+    """Raise UsageError for a file of another program, which other options take."""
+    from bendybus.crds import forms
+    from bendybus.crds.imports import reading
+
+    with suppress(ManifestError, OSError):
+        source = str(path)
+        found = reading.recognised(source, reading.documents(source, path.read_bytes()))
+        if found is not forms.Form.MANIFESTS:
+            raise UsageError(
+                f"--file: {path} has no manifests, but is a file of {forms.TITLES[found]}: "
+                "bendybus up takes it with --config, bendybus apply with --from."
+            )
 
 
 def of_queues(names: Sequence[str], *, running: NamespaceSettings | None = None) -> Bundle:

@@ -65,7 +65,9 @@ def apply(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Apply manifests to a running bus, or a cluster."""
-    if bool(files) == (from_ is not None):
+    if files and from_ is not None:
+        raise UsageError("--from: cannot be combined with --file. Apply them one after another.")
+    if not files and from_ is None:
         raise UsageError("Name manifests with -f, or a file of another program with --from.")
     if from_ is None and (settings or parameters or only):
         option = "--set" if settings else "--parameters" if parameters else "--only"

@@ -20,7 +20,7 @@ from bendybus.crds.forms import Form
 from bendybus.crds.imports import arm_id
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import API_VERSION
-from bendybus.domain import descriptions, durations, entity_settings, limits
+from bendybus.domain import descriptions, durations, entity_settings, forwarding, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Setting, SettingType
 from bendybus.domain.errors import InvalidArgument
@@ -118,8 +118,23 @@ class Importer:
         bundle = self._bundle()
         if self.reader.problems or bundle is None:
             raise ManifestError(*first(sorted(self.reader.problems, key=_place)))
+        self._look_for_destinations(bundle)
         documents: tuple[conversion.Document, ...] = tuple(self.manifests.values())
         return Conversion(self._source, documents, bundle, tuple(self.reader.findings))
+
+    def _look_for_destinations(self, bundle: Bundle) -> None:
+        """Note destinations of messages that the file does not have: the bus must have them."""
+        names = {each.name.lower() for each in bundle.entities}
+        for each in bundle.entities:
+            path = each.source.removeprefix(f"{self._source}, ")
+            for field in forwarding.FIELDS:
+                name = getattr(each.description, field)
+                if name and name.lower() not in names:
+                    setting = entity_settings.BY_NAME[field].manifest_name
+                    self.reader.changed(
+                        self._path_of(path, f"spec.{setting}"),
+                        f"leads to {name!r:.300}, which this file lacks.",
+                    )
 
     def _object_name(self, name: str) -> str:
         """Return a name for metadata: of one that Kubernetes has not, one like it."""

@@ -7,7 +7,7 @@ from bendybus.crds import bundling, emulator_config, json_text, loading, yaml_te
 from bendybus.crds.conversion import Conversion
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.forms import Form
-from bendybus.crds.imports import arm, arm_template, aso, az, terraform
+from bendybus.crds.imports import arm, arm_template, aso, az, terraform, unknown_files
 from bendybus.crds.imports.asked import Asked
 from bendybus.crds.imports.aso import Document
 from bendybus.crds.loading import Loaded
@@ -15,15 +15,11 @@ from bendybus.crds.manifest import API_VERSION
 
 # YAML is read a hundred times slower than JSON.
 YAML_BYTES_MAX: Final = 4 * 1024 * 1024
-_UNKNOWN: Final = (
-    "is in no form that is known here: a template of Azure Resource Manager in JSON, what az "
-    "servicebus or terraform show -json prints, manifests of Azure Service Operator, or a "
-    "Config.json."
-)
 
 
 def documents(source: str, data: bytes) -> list[Document]:
     """Return the documents of a file in JSON or YAML, with their places. Raises ManifestError."""
+    unknown_files.check_name(source)
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"{", b"[", b""):
         return [("", json_text.parse(source, data))]
@@ -47,9 +43,9 @@ def recognised(source: str, found: Sequence[Document]) -> Form:
     # An empty list is what az prints where there is nothing.
     if alone == [] or az.is_printed(alone):
         return Form.AZ
-    if found and found[0][0] == "" and isinstance(alone, dict):
+    if emulator_config.is_one(alone):
         return Form.EMULATOR
-    raise ManifestError(Problem(source, "", "", _UNKNOWN))
+    raise unknown_files.error(source, found)
 
 
 def convert(source: str, form: Form, found: Sequence[Document], asked: Asked) -> Conversion:
@@ -75,7 +71,7 @@ def _converted(source: str, form: Form, found: Sequence[Document], asked: Asked)
     if form is Form.AZ:
         return arm.of_resources(source, form, asked, lambda reader: az.read(reader, document))
     if not isinstance(document, dict):
-        raise ManifestError(Problem(source, "", "", _UNKNOWN))
+        raise unknown_files.error(source, found)
     if form is Form.ARM:
         return arm.convert(source, document, asked)
     return arm.of_resources(
