@@ -101,7 +101,7 @@ def test_an_expression_means_what_it_means_in_azure(text: Any, value: Any) -> No
 def test_what_only_azure_knows_is_asked_for_by_name(text: str, name: str) -> None:
     with pytest.raises(AskedError, match=f"--set {name}=VALUE") as asked:
         evaluation().value(text)
-    assert asked.value.name == name
+    assert asked.value.names == (name,)
 
     assert evaluation(**{name.lower(): "Given"}).value(text).lower() == "given"
 

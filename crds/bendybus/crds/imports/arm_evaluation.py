@@ -10,12 +10,13 @@ Only what is used is evaluated. Steps and sizes are bounded, and so is how deep 
 the next.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
-from bendybus.crds.imports import arm_expressions, arm_functions
+from bendybus.crds.imports import arm_expressions, arm_functions, arm_parameters
 from bendybus.crds.imports.arm_expressions import Call, Expression, Literal, Member, TemplateError
 from bendybus.crds.imports.arm_functions import truth, whole
 
@@ -34,11 +35,17 @@ Names = Mapping[str, Any]
 
 
 class AskedError(TemplateError):
-    """Raised for a value that the template lacks. `name`: under which it can be given."""
+    """Raised for values that the template lacks. `names`: under which they can be given."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"needs {name}, which the file lacks: give it with --set {name}=VALUE.")
-        self.name = name
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        options = " ".join(f"--set {name}=VALUE" for name in names)
+        *others, last = names
+        which = f"{', '.join(others)} and {last}" if others else last
+        super().__init__(
+            f"needs {which}, which the file lacks: give {'them' if others else 'it'} with "
+            f"{options}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,10 @@ class Evaluation:
     parameters: Names
     variables: Names
     budget: Budget
+    # Whether it is of a deployment, whose parameters nobody else gives.
+    inner: bool = False
+    # User-defined functions, by namespace and name.
+    functions: Names = field(default_factory=dict)
     # Outputs of deployments of the template, by an id or a symbol, and a name; UNKNOWN: of others.
     outputs: Callable[[str, str], Any] | None = None
     # By the name of the copy, the index in it; the one that is being made is the last.
@@ -137,13 +148,15 @@ class Evaluation:
             [made] = self._copies("copy", [written.copy]).values()
             return made
         if isinstance(written, list):
-            return [self._part(at, each) for at, each in enumerate(written)]
+            return list(self._parts(enumerate(written)).values())
         if isinstance(written, dict):
-            found = {
-                name: self._part(name, each) for name, each in written.items() if name != "copy"
-            }
+            found = self._parts((name, each) for name, each in written.items() if name != "copy")
             return found | self._copies("copy", written["copy"]) if "copy" in written else found
         return written
+
+    def _parts(self, written: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+        """Return the parts of a value. Raises TemplateError, for all that is asked for at once."""
+        return _gathered((step, partial(self._part, step, each)) for step, each in written)
 
     def _part(self, step: str | int, written: Any) -> Any:
         if self._depth >= _DEPTH_MAX:
@@ -186,10 +199,10 @@ class Evaluation:
                 try:
                     value = self._evaluated(of, names)
                 except AskedError as error:
-                    if error.name.lower().partition(".")[0] in OF_AZURE and isinstance(
-                        key, Literal
-                    ):
-                        return self._of_azure(f"{error.name}.{found_key}")
+                    name = error.names[0]
+                    of_azure = name.lower().partition(".")[0] in OF_AZURE
+                    if of_azure and len(error.names) == 1 and isinstance(key, Literal):
+                        return self._of_azure(f"{name}.{found_key}")
                     raise
                 if not isinstance(value, _Given):
                     return arm_functions.member(value, found_key)
@@ -221,13 +234,15 @@ class Evaluation:
             return special(self, call, names)
         if call.name in OF_AZURE:
             return self._of_azure(call.written)
+        if call.name in self.functions:
+            return self._defined(call, names)
         function = arm_functions.FUNCTIONS.get(call.name)
         if function is None:
             raise TemplateError(
                 f"uses {call.written}(), which is not known here. Write its result instead."
             )
         _check_count(call, function.least, function.most)
-        values = [self._evaluated(each, names) for each in call.arguments]
+        values = self._arguments(call, names)
         self.budget.spend(sum(map(arm_functions.size_of, values)))
         try:
             found = function.call(*values)
@@ -236,6 +251,31 @@ class Evaluation:
         if function.gathers:
             self._spend_on(found)
         return found
+
+    def _arguments(self, call: Call, names: Names) -> list[Any]:
+        """Return arguments. Raises TemplateError, for all that is asked for at once."""
+        found = (
+            (at, partial(self._evaluated, each, names)) for at, each in enumerate(call.arguments)
+        )
+        return list(_gathered(found).values())
+
+    def _defined(self, call: Call, names: Names) -> Any:
+        """Return the output of a function of the template, which knows its parameters alone."""
+        definition = self.functions[call.name]
+        found = arm_functions.part(definition, "parameters")
+        parameters = [each for each in found or () if isinstance(each, dict) and "name" in each]
+        _check_count(call, len(parameters), len(parameters))
+        known = [str(each["name"]).lower() for each in parameters]
+        if len(self._under_way) >= _DEPTH_MAX:
+            raise TemplateError("leads from one value to the next too often.")
+        inside = Evaluation(
+            dict(zip(known, self._arguments(call, names), strict=True)),
+            dict(zip(known, parameters, strict=True)),
+            {},
+            self.budget,
+            inner=True,
+        )
+        return inside.value(arm_functions.part(arm_functions.part(definition, "output"), "value"))
 
     def _spend_on(self, made: Any) -> None:
         self.budget.spend(arm_functions.whole_size_of(made, self.budget.left + 1))
@@ -261,14 +301,17 @@ class Evaluation:
             given = self.given[name.lower()]
             if isinstance(given, Passed):
                 given = given.evaluation.value(given.written)
-            return _typed(definition, given)
+            return arm_parameters.checked(name, definition, given)
         if definition is None:
             raise TemplateError(f"uses the parameter {name!r:.80}, which the file does not have.")
         if not isinstance(definition, dict) or "defaultValue" not in definition:
             if isinstance(definition, dict) and definition.get("nullable") is True:
                 return None
+            if self.inner:
+                raise TemplateError(f"needs the parameter {name!r:.80}, which is not passed to it.")
             raise AskedError(name)
-        return self._once("parameter", name, definition["defaultValue"])
+        found = self._once("parameter", name, definition["defaultValue"])
+        return arm_parameters.checked(name, definition, found)
 
     def _variable(self, call: Call, names: Names) -> Any:
         name = self._name(call, names)
@@ -378,12 +421,21 @@ class Evaluation:
         return values, function
 
 
-def _typed(definition: Any, value: Any) -> Any:
-    """Return a value that was given as a text, as a parameter of its type has it."""
-    kind = str(definition.get("type", "")).lower() if isinstance(definition, dict) else ""
-    if isinstance(value, str) and kind in ("int", "bool", "array", "object", "secureobject"):
-        return arm_functions.FUNCTIONS["json"].call(value.lower() if kind == "bool" else value)
-    return value
+def _gathered(parts: Iterable[tuple[Any, Callable[[], Any]]]) -> dict[Any, Any]:
+    """Return values by their keys. Raises TemplateError: AskedError for all that is asked for."""
+    found: dict[Any, Any] = {}
+    asked: list[AskedError] = []
+    for key, value in parts:
+        try:
+            found[key] = value()
+        except AskedError as error:
+            asked.append(error)
+    if len(asked) == 1:
+        # It says where.
+        raise asked[0]
+    if asked:
+        raise AskedError(*dict.fromkeys(name for each in asked for name in each.names))
+    return found
 
 
 def _check_count(call: Call, least: int, most: int) -> None:

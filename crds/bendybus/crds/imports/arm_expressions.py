@@ -4,7 +4,7 @@
     [[not one]                                      a text that begins with a bracket
 
     expression = primary { "." name | "[" expression "]" }
-    primary    = 'text' | number | name "(" [ expression { "," expression } ] ")"
+    primary    = 'text' | number | name [ "." name ] "(" [ expression { "," expression } ] ")"
 
 Source: "Syntax and expressions in Azure Resource Manager templates".
 """
@@ -119,6 +119,9 @@ class _Parser:
             self._at = token.end()
             return Literal(int(token["number"]))
         written = self._name("a text in single quotes, a number or a function")
+        if self._takes("."):
+            # A function of the template, in a namespace.
+            written += f".{self._name('the name of a function')}"
         self._expect("(")
         arguments: list[Expression] = []
         if not self._takes(")"):

@@ -59,6 +59,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def part(value: Any, name: str) -> Any:
+    """Return a member of an object by its name in any case, or None."""
+    if not isinstance(value, dict):
+        return None
+    lower = name.lower()
+    return next((each for key, each in value.items() if key.lower() == lower), None)
+
+
 def member(of: Any, key: Any) -> Any:
     """Return a member of an object, or an item of an array. Raises TemplateError."""
     if isinstance(of, dict):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bendybus.crds.imports.arm_evaluation import UNKNOWN, Evaluation
 from bendybus.crds.imports.arm_expressions import TemplateError
+from bendybus.crds.imports.arm_functions import part
 
 DEPLOYMENTS: Final = "microsoft.resources/deployments"
 # The evaluation of the template inside a deployment; None: it has none.
@@ -64,11 +65,3 @@ class Modules:
         for symbol, each in symbols.items():
             if each in deployments:
                 yield symbol.lower(), part(each, "properties")
-
-
-def part(value: Any, name: str) -> Any:
-    """Return a member of an object by its name in any case, or None."""
-    if not isinstance(value, dict):
-        return None
-    lower = name.lower()
-    return next((each for key, each in value.items() if key.lower() == lower), None)

@@ -17,18 +17,29 @@ from functools import partial
 from typing import Any, Final
 
 from bendybus.crds import forms, json_text, suggestions
+from bendybus.crds.conversion import Outcome, Reason
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.field_reader import Field, FieldReader
 from bendybus.crds.imports import arm_id
-from bendybus.crds.imports.arm_evaluation import OF_AZURE, Budget, Copied, Evaluation, Passed
+from bendybus.crds.imports.arm_evaluation import (
+    OF_AZURE,
+    AskedError,
+    Budget,
+    Copied,
+    Evaluation,
+    Passed,
+)
 from bendybus.crds.imports.arm_expressions import TemplateError
-from bendybus.crds.imports.arm_modules import DEPLOYMENTS, Modules, part
+from bendybus.crds.imports.arm_functions import part
+from bendybus.crds.imports.arm_modules import DEPLOYMENTS, Modules
 
 PROVIDER: Final = "microsoft.servicebus"
 NAMESPACES: Final = "namespaces"
 # Resources of a file, copies included.
 RESOURCES_MAX: Final = 20_000
 _DEPTH_MAX: Final = 10
+# Stands for a name that a value is asked for.
+_UNKNOWN_NAME: Final = "unknown"
 # Fields of a resource, by their names in lower case, that are read elsewhere or not at all.
 _READ: Final = frozenset(
     ("type", "name", "copy", "condition", "resources", "properties", "sku", "existing")
@@ -86,7 +97,9 @@ def read(
     """
     template = _Template(reader)
     template.check(document, given)
-    return [] if reader.problems else template.resources("", document, given)
+    found = [] if reader.problems else template.resources("", document, given)
+    template.ask()
+    return found
 
 
 def parameter_values(source: str, document: Any) -> dict[str, Any]:
@@ -107,12 +120,13 @@ def parameter_values(source: str, document: Any) -> dict[str, Any]:
 
 
 class _Template:
-    """One reading. `_count`: of resources so far."""
+    """One reading. `_count`: of resources so far. `_asked`: places by names of values."""
 
     def __init__(self, reader: FieldReader) -> None:
         self._reader = reader
         self._budget = Budget()
         self._count = 0
+        self._asked: dict[str, str] = {}
 
     def check(self, document: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         """Note a problem for each value that nothing in the template asks for."""
@@ -124,6 +138,20 @@ class _Template:
                 hint = suggestions.did_you_mean(name, known.values()) if known else ""
                 self._reader.problem("parameters", f"has no {name!r:.100}, which is given.{hint}")
 
+    def ask(self) -> None:
+        """Note one problem for all values that the file lacks."""
+        if self._asked:
+            [place, *_] = self._asked.values()
+            self._reader.problem(place, AskedError(*self._asked).sentence)
+
+    def _refuse(self, place: str, error: TemplateError) -> None:
+        """Note what is wrong with a value; what it asks for is said for the file at once."""
+        if not isinstance(error, AskedError):
+            self._reader.problem(place, error.sentence)
+            return
+        for name in error.names:
+            self._asked.setdefault(name, place)
+
     def resources(
         self, place: str, template: Mapping[str, Any], given: Mapping[str, Any], depth: int = 0
     ) -> list[Resource]:
@@ -133,13 +161,20 @@ class _Template:
         )
 
     def _evaluation(
-        self, place: str, template: Mapping[str, Any], given: Mapping[str, Any]
+        self,
+        place: str,
+        template: Mapping[str, Any],
+        given: Mapping[str, Any],
+        *,
+        inner: bool = False,
     ) -> Evaluation:
         made = Evaluation(
             {name.lower(): value for name, value in given.items()},
             self._definitions(place, template, "parameters"),
             self._definitions(place, template, "variables"),
             self._budget,
+            inner=inner,
+            functions=_functions(template),
         )
         inside = partial(self._inside, place, made)
         made.outputs = Modules(template.get("resources"), made, inside).output
@@ -162,7 +197,7 @@ class _Template:
         for name, each in (parameters if isinstance(parameters, dict) else {}).items():
             # Evaluated where it is needed: a location is passed to most templates inside.
             given[name.lower()] = Passed(evaluation, part(each, "value"))
-        return self._evaluation(place, template, given)
+        return self._evaluation(place, template, given, inner=True)
 
     def _definitions(self, place: str, template: Mapping[str, Any], name: str) -> dict[str, Any]:
         found = template.get(name, {})
@@ -203,7 +238,7 @@ class _Template:
             name = within.evaluation.value(part(copy, "name"))
             count = within.evaluation.value(part(copy, "count"))
         except TemplateError as error:
-            self._reader.problem(at, error.sentence)
+            self._refuse(at, error)
             return
         if not isinstance(name, str) or type(count) is not int or not 0 <= count <= RESOURCES_MAX:
             self._reader.problem(at, f"must have a name, and a count of 0 to {RESOURCES_MAX}.")
@@ -267,12 +302,12 @@ class _Template:
         try:
             wanted = within.evaluation.value(condition)
         except TemplateError as error:
-            self._reader.problem(at, error.sentence)
+            self._refuse(at, error)
             return True
         if wanted in (True, "true", "True"):
             self._reader.taken(at)
             return False
-        self._reader.taken(at, "is false: this is not made.")
+        self._reader.left_out(at, Reason("is false: this is not made.", Outcome.NO_EFFECT))
         return True
 
     def _names(
@@ -284,8 +319,12 @@ class _Template:
             return None
         try:
             found = within.evaluation.value(name)
+        except AskedError as error:
+            self._refuse(at, error)
+            # What else it lacks is asked for, too; it is refused in the end.
+            return (_UNKNOWN_NAME,) * count
         except TemplateError as error:
-            self._reader.problem(at, error.sentence)
+            self._refuse(at, error)
             return None
         if not isinstance(found, str):
             self._reader.wrong(at, "text", found)
@@ -308,7 +347,7 @@ class _Template:
                 try:
                     found[name] = at, within.evaluation.value(value)
                 except TemplateError as error:
-                    self._reader.problem(_below(at, error), error.sentence)
+                    self._refuse(_below(at, error), error)
             elif name in _TAKEN:
                 self._reader.taken(at, _TAKEN[name])
             elif name in forms.OF_RESOURCES:
@@ -333,6 +372,17 @@ class _Template:
         inside = _Within(evaluation, depth=within.depth + 1)
         resources = part(part(properties, "template"), "resources")
         yield from self._all(json_text.step(at, "resources"), resources, inside)
+
+
+def _functions(template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the functions that a template defines, by namespace and name in lower case."""
+    found = part(template, "functions")
+    made: dict[str, Any] = {}
+    for each in found if isinstance(found, list) else ():
+        space, members = part(each, "namespace"), part(each, "members")
+        for name, definition in members.items() if isinstance(members, dict) else ():
+            made[f"{space}.{name}".lower()] = definition
+    return made
 
 
 def _written(place: str, value: Mapping[str, Any]) -> dict[str, Field]:
