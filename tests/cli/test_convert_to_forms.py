@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from bendybus.cli import __main__ as command
+from bendybus.crds.imports import reading
 from tests.cli.conftest import FakeKubectl
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import FLIGHTS, run
@@ -135,6 +136,72 @@ def test_the_bus_that_runs_is_written(bus: FakeManagement, capsys: Capture) -> N
         ("BusNamespace", "flights"),
         ("Queue", "audit"),
     ]
+
+
+def azure_template(tmp_path: Path, *resources: dict[str, Any]) -> str:
+    """Return a file with a template that has a parameter of the name `location`."""
+    kind = "Microsoft.ServiceBus/namespaces"
+    parameters = {"location": {"type": "string"}, "n": {"type": "int", "defaultValue": 7}}
+    own = {"type": kind, "name": "[concat('shop-', parameters('location'))]"}
+    file = tmp_path / "azuredeploy.json"
+    found = [{**each, "type": f"{kind}/{each['type']}"} for each in resources]
+    document = {"contentVersion": "1", "parameters": parameters, "resources": [own, *found]}
+    file.write_text(json.dumps(document))
+    return str(file)
+
+
+@pytest.mark.requirement("R661")
+def test_a_template_and_the_operator_may_have_values_of_one_name(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    file = azure_template(tmp_path)
+    values = ["--set", "location=west", "--set", "resourceGroup=group"]
+
+    codes = [
+        command.main(["convert", file, "--as", "aso", *values, *more])
+        for more in ([], ["--set", "other=1"])
+    ]
+
+    said = capsys.readouterr()
+    spec = next(yaml.safe_load_all(said.out))["spec"]
+    assert codes == [0, 1]
+    assert (spec["azureName"], spec["location"]) == ("shop-west", "west")
+    assert "has no 'other', which is given." in said.err
+
+
+@pytest.mark.requirement("R661")
+def test_policies_have_their_own_names_in_other_forms(capsys: Capture, tmp_path: Path) -> None:
+    policy = {"type": "authorizationRules", "name": "shop-eu/my.app_1",
+              "properties": {"rights": ["Send"]}}  # fmt: skip
+    file = azure_template(tmp_path, policy)
+
+    code = command.main(["convert", file, "--set", "location=eu", "--as", "terraform"])
+    said = capsys.readouterr()
+    command.main(["convert", file, "--set", "location=eu"])
+
+    [found] = json.loads(said.out)["resource"][
+        "azurerm_servicebus_namespace_authorization_rule"
+    ].values()
+    assert (code, found["name"]) == (0, "my.app_1")
+    assert "the policy is called" not in said.err
+    assert "the policy is called my-app-1: on a bus" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("R661")
+def test_more_yaml_than_is_read_again_is_said(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "YAML_BYTES_MAX", 1 << 20)
+    metadata = {"userMetadata": "x" * 1_000}
+    queues = [{"type": "queues", "name": f"shop-eu/q{number}", "properties": metadata}
+              for number in range(1_000)]  # fmt: skip
+
+    code = command.main(["convert", azure_template(tmp_path, *queues), "--set", "location=eu"])
+
+    assert code == 0
+    assert "1 MB of YAML: bendybus convert reads 1 MB at most. bendybus up and apply" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.requirement("R662")

@@ -8,7 +8,7 @@ from bendybus.crds.errors import ManifestError
 from bendybus.crds.imports import arm
 from bendybus.crds.imports.asked import Asked
 
-pytestmark = pytest.mark.requirement("R655")
+pytestmark = pytest.mark.requirement("R665")
 TYPE = "Microsoft.ServiceBus/namespaces"
 
 

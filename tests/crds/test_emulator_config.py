@@ -149,13 +149,13 @@ def test_what_has_no_effect_is_said_with_the_reason() -> None:
 
 @pytest.mark.requirement("R500")
 def test_absent_fields_have_the_defaults_of_azure_and_the_report_says_so() -> None:
-    conversion = convert(queues=[{"Name": "a"}, {"Name": "b"}])
+    conversion = convert(queues=[{"Name": name} for name in "abcd"])
 
     assert {each.description for each in conversion.bundle.entities} == {QueueDescription()}
     assert list(conversion.remarks())[1:] == [
-        "default: DefaultMessageTimeToLive of 2 entities: messages do not expire, as in Azure; the "
+        "default: DefaultMessageTimeToLive of 4 entities: messages do not expire, as in Azure; the "
         "emulator has PT1H.",
-        "default: MaxDeliveryCount of 2 entities: 10, as in Azure; the emulator has 3.",
+        "default: MaxDeliveryCount of 4 entities: 10, as in Azure; the emulator has 3.",
     ]
 
 

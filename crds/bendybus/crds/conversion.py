@@ -4,9 +4,10 @@ An importer makes a `Conversion`. Nothing of the file is dropped silently: its r
 for every field, and for every default that differs from that of the other program.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ class Outcome(StrEnum):
 # Of `default`, nothing is in the file.
 _OF_FIELDS: Final = tuple(each for each in Outcome if each is not Outcome.DEFAULT)
 _LOSSES: Final = (Outcome.CHANGED, Outcome.NOT_SUPPORTED)
+_ENDS: Final = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # What a person should know, in the order in which it is said.
 _REMARKS: Final = (*_LOSSES, Outcome.REWRITTEN, Outcome.NO_EFFECT, Outcome.DEFAULT)
 # The number of places that a line names; the report in JSON has all of them.
@@ -65,12 +67,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The manifests, the bus that they describe, and what became of each field."""
+    """The manifests, the bus that they describe, and what became of each field.
+
+    `policies`: the own names of policies that are called otherwise in manifests, by their names
+    there.
+    """
 
     source: str
     documents: tuple[Document, ...]
     bundle: Bundle
     findings: tuple[Finding, ...]
+    policies: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
         """Return how many fields had which outcome."""
@@ -102,11 +109,15 @@ class Conversion:
         for outcome in _REMARKS:
             for (had, name, detail), paths in alike.items():
                 if had is outcome:
-                    # What entities lack has no place.
-                    of_entities = outcome is Outcome.DEFAULT and "." in paths[0]
-                    entities = f"{name} of {_count(len(paths), 'entity', 'entities')}"
-                    where = entities if of_entities else _places(paths)
-                    yield f"{outcome}: {where}: {detail}"
+                    # Most entities lack the same.
+                    many = outcome is Outcome.DEFAULT and len(paths) > _PLACES_MAX
+                    where = f"{name} of {len(paths)} entities" if many else _places(paths)
+                    yield one_line(f"{outcome}: {where}: {detail}")
+
+
+def one_line(text: str) -> str:
+    """Return a text without ends of lines: names in files may have them."""
+    return _ENDS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def _places(paths: Sequence[str]) -> str:

@@ -19,17 +19,26 @@ TOO_MANY: Final = (
 _CHARS_MAX: Final = 50
 
 
-def unique(wanted: str, entity: str, taken: set[str]) -> str:
-    """Return a name like the wanted one, and add it to those that are taken, in lower case."""
-    found = _plain(wanted)
-    if found.lower() in taken or found.lower() == ROOT:
-        found = _plain(f"{entity}-{wanted}")
-    base, number = found, 2
-    while found.lower() in taken:
-        found = f"{base[: _CHARS_MAX - 4]}-{number}"
-        number += 1
-    taken.add(found.lower())
-    return found
+class PolicyNames:
+    """Names of policies on one bus. `own`: those that they have elsewhere, if others, by ours."""
+
+    def __init__(self) -> None:
+        self.own: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def unique(self, wanted: str, entity: str) -> str:
+        """Return a name like the wanted one that no other policy has."""
+        found = _plain(wanted)
+        if found.lower() in self._taken or found.lower() == ROOT:
+            found = _plain(f"{entity}-{wanted}")
+        base, number = found, 2
+        while found.lower() in self._taken:
+            found = f"{base[: _CHARS_MAX - 4]}-{number}"
+            number += 1
+        self._taken.add(found.lower())
+        if found != wanted:
+            self.own[found] = wanted
+        return found
 
 
 def _plain(name: str) -> str:

@@ -4,7 +4,8 @@ Keys that are written twice are errors: YAML would silently keep the last. Alias
 all that they stand for, since a short text of aliases of aliases means a document without end.
 """
 
-from collections.abc import Hashable, Iterator
+import re
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final
 
 import yaml
@@ -16,6 +17,11 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 VALUES_MAX: Final = 2_000_000
 # Values that are written, which take a kilobyte each while they are read.
 WRITTEN_MAX: Final = 1_000_000
+# Texts that are the same for every reader of YAML without quotes, but for these.
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./ -]*")
+_NO_TEXTS: Final = frozenset(
+    ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf")
+)
 _TOO_MANY: Final = f"has more than {VALUES_MAX:,} values, with what its aliases stand for"
 
 
@@ -112,6 +118,26 @@ _Loader.yaml_implicit_resolvers = {
     first: [each for each in found if each[0] != "tag:yaml.org,2002:timestamp"]
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that a reader of YAML might take for another value.
+
+    kubectl reads `n`, `1e3` and `0o17` as other values than this library.
+    """
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Return a text, in quotes unless it looks like a word."""
+        style = None if _WORD.fullmatch(text) and text.lower() not in _NO_TEXTS else "'"
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def dump(documents: Sequence[Any]) -> str:
+    """Return documents as text, in ASCII: no character of theirs reaches a terminal."""
+    return str(yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, explicit_start=True))
 
 
 def parse(source: str, data: bytes) -> Iterator[tuple[int, Any]]:

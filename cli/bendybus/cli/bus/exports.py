@@ -26,10 +26,12 @@ def running(choice: Choice) -> "Conversion":
     from bendybus.crds.conversion import Conversion, Finding, Outcome
     from bendybus.crds.exports import manifests
     from bendybus.crds.imports import reading
+    from bendybus.crds.policy_names import PolicyNames
 
     policies = [] if choice.cluster is None else list(_on_cluster(choice.cluster))
     left_out: list[str] = []
     left: list[Finding] = []
+    names = PolicyNames()
     with (
         bus_choice.target(choice) as target,
         Management(target.connection_string, ca_file=target.ca_file) as bus,
@@ -48,7 +50,7 @@ def running(choice: Choice) -> "Conversion":
             Finding(f"BusNamespace {settings.name}.authorizationRules", Outcome.NOT_SUPPORTED, what)
         )
     documents = [
-        manifests.namespace(settings, manifests.policies(policies, left)),
+        manifests.namespace(settings, manifests.policies(policies, names, left)),
         *manifests.entities(settings, found, left),
     ]
     made = reading.of_manifests(f"bus {settings.name}", [("", each) for each in documents])
@@ -56,7 +58,7 @@ def running(choice: Choice) -> "Conversion":
         Finding(each, Outcome.NOT_SUPPORTED, "is left out: no manifest owns it any more.")
         for each in left_out
     ]
-    return Conversion(made.source, made.documents, made.bundle, tuple(left))
+    return Conversion(made.source, made.documents, made.bundle, tuple(left), names.own)
 
 
 def _entities(bus: Management, left_out: list[str]) -> Iterator[tuple[str, Description]]:

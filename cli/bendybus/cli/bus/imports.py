@@ -57,8 +57,11 @@ def read(
         raise UsageError(f"{source} has manifests: give it with {instead}.")
     if form is Form.MANIFESTS and asked.premium is not None:
         raise UsageError("--premium: manifests say premiumMessagingPartitions. Leave it out.")
-    if asked.given and form not in (Form.ARM, Form.TERRAFORM):
-        raise UsageError("--set and --parameters are for templates, and this file is none.")
+    if asked.needed and form not in (Form.ARM, Form.TERRAFORM):
+        names = ", ".join(asked.needed)
+        raise UsageError(
+            f"--set and --parameters are for templates, and this file is none (got {names:.200})."
+        )
     if asked.only and form in (Form.EMULATOR, Form.MANIFESTS):
         raise UsageError("--only: this file has one namespace. Leave it out.")
     return reading.convert(source, form, found, asked)

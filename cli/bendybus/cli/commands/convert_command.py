@@ -92,11 +92,13 @@ def convert(
     wanted = Form(as_.value)
     for_writing = {}
     if wanted is Form.ASO:
-        for_writing = {name: given.pop(name) for name in _OF_OPERATOR if name in given}
+        for_writing = {name: given[name] for name in _OF_OPERATOR if name in given}
     if file is not None:
-        found = imports.read(file, form, Asked(given, only, premium=premium))
-    elif given or only or premium is not None or form is not None:
-        option = "--set" if given else "--only" if only else "--form" if form else "--premium"
+        # A template may have parameters of the same names.
+        asked = Asked(given, only, premium=premium, spare=frozenset(for_writing))
+        found = imports.read(file, form, asked)
+    elif (left := given.keys() - for_writing) or only or premium is not None or form is not None:
+        option = "--set" if left else "--only" if only else "--form" if form else "--premium"
         raise UsageError(f"{option} is for a file to convert. Name one, or leave it out.")
     else:
         found = exports.running(context.obj)
@@ -105,19 +107,30 @@ def convert(
 
 def _written(found: "Conversion", wanted: Form, given: dict[str, Any]) -> "Conversion":
     """Return the documents of the form, with what they lack in the report, too."""
+    from bendybus.crds import policy_names
     from bendybus.crds.exports import writing
 
-    made = writing.write(found.source, found.documents, wanted, given)
-    return replace(found, documents=made.documents, findings=(*found.findings, *made.findings))
+    made = writing.write(found.source, found.documents, wanted, given, found.policies)
+    # Other forms have the own names of policies.
+    renamed = [policy_names.WHY.format(name=name) for name in found.policies]
+    in_manifests = wanted is Form.MANIFESTS
+    kept = [each for each in found.findings if in_manifests or each.detail not in renamed]
+    return replace(found, documents=made.documents, findings=(*kept, *made.findings))
 
 
 def _say(
     found: "Conversion", form: Form, strict: bool, to: Path | None, report: Report, output: Output
 ) -> None:
     from bendybus.crds.exports import writing
+    from bendybus.crds.imports import reading
 
     left = len(found.differences()) if strict else 0
     text = "" if left else writing.text(form, found.documents)
+    if form in (Form.MANIFESTS, Form.ASO) and len(text) > reading.YAML_BYTES_MAX:
+        printing.note(
+            f"{found.source}: {len(text) >> 20} MB of YAML: bendybus convert reads "
+            f"{reading.YAML_BYTES_MAX >> 20} MB at most. bendybus up and apply read all of it."
+        )
     if to is not None and not left:
         to.write_text(text, encoding="utf-8")
     if output.structured:

@@ -114,7 +114,8 @@ def _quoted(text: str) -> str:
 def _literal(value: Any) -> Any:
     """Return a value in which no text is an expression."""
     if isinstance(value, dict):
-        return {name: _literal(each) for name, each in value.items()}
+        # Names, too, may be expressions.
+        return {_literal(name): _literal(each) for name, each in value.items()}
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         return f"[{value}"
     return value

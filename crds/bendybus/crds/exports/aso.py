@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bendybus.crds.exports.bus import Bus, Entity
 from bendybus.crds.exports.writer import Writer, azure_name
-from bendybus.crds.imports.importer import object_name
+from bendybus.crds.object_names import UniqueNames
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
 
@@ -41,7 +41,7 @@ class _Manifests:
     def __init__(self, bus: Bus, writer: Writer) -> None:
         self._bus = bus
         self._writer = writer
-        self._taken: set[tuple[str, str]] = set()
+        self._names: dict[str, UniqueNames] = {}
         self._objects: dict[str, str] = {}
 
     def all(self, location: str, group: str) -> Iterator[dict[str, Any]]:
@@ -78,13 +78,7 @@ class _Manifests:
 
     def _name(self, kind: str, wanted: str) -> str:
         """Return a name that no other object of the kind has."""
-        found = base = object_name(wanted) or "entity"
-        number = 2
-        while (kind, found) in self._taken:
-            found = f"{base}-{number}"
-            number += 1
-        self._taken.add((kind, found))
-        return found
+        return self._names.setdefault(kind, UniqueNames()).of_object(wanted)
 
 
 def _manifest(kind: str, name: str, azure: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The bus that is written: what manifests say, in the order in which it can be made."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from bendybus.crds import entity_manifest, ordering
 from bendybus.crds.conversion import Document, Finding, Outcome
@@ -22,7 +23,7 @@ _WRITTEN = frozenset(("sku", "premium_messaging_partitions", "authorization_rule
 class Entity:
     """An entity. `topic`: of a subscription. `after`: what it forwards to, and must be there.
 
-    `back`: what it forwards to, and comes after it since it forwards back.
+    `back`: the fields by which it forwards to what comes after it, since that forwards back.
     """
 
     kind: EntityKind
@@ -70,8 +71,13 @@ class Bus:
                 yield each
 
 
-def of_documents(source: str, documents: Sequence[Document]) -> Bus:
-    """Return the bus of manifests. Raises ManifestError."""
+def of_documents(
+    source: str, documents: Sequence[Document], policies: Mapping[str, str] = MappingProxyType({})
+) -> Bus:
+    """Return the bus of manifests. Raises ManifestError.
+
+    `policies`: names of policies that are called otherwise in manifests, by their names there.
+    """
     loaded: list[Loaded] = []
     problems: list[Problem] = []
     for each in documents:
@@ -82,10 +88,12 @@ def of_documents(source: str, documents: Sequence[Document]) -> Bus:
             problems.extend(result)
     if problems:
         raise ManifestError(*problems)
-    return _of_loaded(loaded)
+    made = _of_loaded(loaded, [each for one in documents for each in _lost_of_object(one)])
+    own = [replace(each, name=policies.get(each.name, each.name)) for each in made.policies]
+    return replace(made, policies=tuple(own))
 
 
-def _of_loaded(loaded: Sequence[Loaded]) -> Bus:
+def _of_loaded(loaded: Sequence[Loaded], of_objects: Sequence[Finding]) -> Bus:
     spaces = [each.manifest for each in loaded if isinstance(each.manifest, BusNamespace)]
     space = spaces[0] if spaces else None
     tier = Tier.STANDARD if space is None else space.tier
@@ -97,14 +105,14 @@ def _of_loaded(loaded: Sequence[Loaded]) -> Bus:
     ]
     topics = {each.path.lower() for each in found if each.kind is EntityKind.TOPIC}
     alone = [each for each in found if each.topic and each.topic.lower() not in topics]
-    entities = _in_order([each for each in found if each not in alone])
+    entities = _in_order([each for each in found if not each.topic or each.topic.lower() in topics])
     name = "default" if space is None else space.metadata.name
     policies, lost = _policies(space, entities)
     lost += [
         Finding(each.place, Outcome.NOT_SUPPORTED, "is left out: its topic is not there.")
         for each in alone
     ]
-    return Bus(name, tier, count, policies, entities, (*_lost(space), *lost))
+    return Bus(name, tier, count, policies, entities, (*_lost(space), *lost, *of_objects))
 
 
 def _entity(manifest: EntityManifest, tier: Tier, count: int) -> Entity:
@@ -127,9 +135,13 @@ def _in_order(found: Sequence[Entity]) -> tuple[Entity, ...]:
 
     made: dict[str, Entity] = {}
     for key in ordering.in_order(topics_first, needs):
-        after = tuple(each for each in needs(key) if each in made)
-        back = tuple(each for each in needs(key) if each not in made)
-        made[key] = replace(by_name[key], after=after, back=back)
+        needed = dict.fromkeys(needs(key))
+        mine = by_name[key]
+        back = {each for each in needed if each not in made}
+        fields = tuple(
+            each for each in forwarding.FIELDS if getattr(mine.description, each).lower() in back
+        )
+        made[key] = replace(mine, after=tuple(each for each in needed if each in made), back=fields)
     return tuple(made.values())
 
 
@@ -152,9 +164,25 @@ def _policies(
                     f"is on {each.entity!r}, which is not written.",
                 )
             )
+        elif entity is not None and entity.kind is EntityKind.SUBSCRIPTION:
+            what = f"is on {entity.place}: subscriptions in Azure have no policies."
+            lost.append(Finding(f"policy {each.name}", Outcome.NOT_SUPPORTED, what))
         else:
             made.append(AccessPolicy(each.name, rights, entity))
     return tuple(made), lost
+
+
+def _lost_of_object(document: Document) -> Iterator[Finding]:
+    """Yield what a manifest says of its object in Kubernetes alone."""
+    metadata = document["metadata"]
+    place = f"{document['kind']} {metadata['name']}"
+    if document["kind"] != "BusNamespace" and "deletionPolicy" in (document.get("spec") or {}):
+        detail = "is about the cluster."
+        yield Finding(f"{place}.deletionPolicy", Outcome.NOT_SUPPORTED, detail)
+    for name in ("labels", "annotations"):
+        if metadata.get(name):
+            detail = "are those of an object of Kubernetes."
+            yield Finding(f"{place}.metadata.{name}", Outcome.NO_EFFECT, detail)
 
 
 def _lost(space: BusNamespace | None) -> Iterator[Finding]:

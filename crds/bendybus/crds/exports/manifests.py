@@ -9,7 +9,9 @@ from pydantic.alias_generators import to_camel
 from bendybus.crds import policy_names
 from bendybus.crds.bundle import KINDS, NamespaceSettings
 from bendybus.crds.conversion import Document, Finding, Outcome
-from bendybus.crds.imports.importer import manifest, object_name
+from bendybus.crds.imports.importer import manifest
+from bendybus.crds.object_names import UniqueNames
+from bendybus.crds.policy_names import PolicyNames
 from bendybus.domain import (
     descriptions,
     durations,
@@ -25,20 +27,19 @@ from bendybus.domain.limits import Tier
 
 
 def policies(
-    found: Iterable[tuple[str, Iterable[str], str]], findings: list[Finding]
+    found: Iterable[tuple[str, Iterable[str], str]], names: PolicyNames, findings: list[Finding]
 ) -> list[dict[str, Any]]:
     """Return policies of a bus by name, rights and entity, under names that a manifest can have.
 
     What a manifest cannot hold is added to `findings`.
     """
     made: list[dict[str, Any]] = []
-    taken: set[str] = set()
     for wanted, rights, entity in found:
         place = f"policy {wanted} of {entity}" if entity else f"policy {wanted}"
         if len(made) == limits.AUTHORIZATION_RULES_MAX:
             findings.append(Finding(place, Outcome.NOT_SUPPORTED, policy_names.TOO_MANY))
             continue
-        name = policy_names.unique(wanted, entity, taken)
+        name = names.unique(wanted, entity)
         if name != wanted:
             findings.append(Finding(place, Outcome.CHANGED, policy_names.WHY.format(name=name)))
         made.append({"name": name, "rights": list(rights)} | ({"entity": entity} if entity else {}))
@@ -65,19 +66,14 @@ def entities(
     What manifests cannot hold is added to `findings`.
     """
     made: list[Document] = []
-    taken: set[str] = set()
+    names = UniqueNames()
     for path, description in found:
         parts = (
             subscription_name.split(path) if description.kind is EntityKind.SUBSCRIPTION else None
         )
         topic, name = parts or ("", path)
         wanted = f"{topic}-{name}" if topic else name
-        base = found_name = object_name(wanted) or "entity"
-        number = 2
-        while found_name in taken:
-            found_name = f"{base}-{number}"
-            number += 1
-        taken.add(found_name)
+        found_name = names.of_object(wanted)
         spec: dict[str, Any] = {"namespaceRef": {"name": bus.name}}
         spec |= {"topicName": topic} if topic else {}
         spec |= {"entityName": name} if found_name != name else {}

@@ -7,6 +7,7 @@ Azure makes the rule $Default, which takes every message, with each subscription
 else is there. Templates and manifests of the operator can write over it; Terraform cannot.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from bendybus.crds import forms
 from bendybus.crds.conversion import Finding, Outcome
 from bendybus.crds.forms import Form
 from bendybus.domain import limits
+from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import rule, rule_set, sql_values
 from bendybus.domain.filters.rule import Rule, SqlFilter, SqlRuleAction
 
@@ -111,7 +113,7 @@ class RuleWriter:
             return EVERY if isinstance(wanted, rule.TrueFilter) else NONE
         if not wanted.parameters:
             return wanted.sql_expression
-        text = sql_values.written(wanted.sql_expression, wanted.parameters)
+        text = self._inlined(wanted)
         if len(text) > limits.SQL_TEXT_CHARS_MAX:
             raise _LostRule(
                 f"has {len(text):,} characters with its parameters in it, and Azure takes "
@@ -119,6 +121,12 @@ class RuleWriter:
             )
         self._note(f"{place}.parameters", Outcome.REWRITTEN, "became part of the expression.")
         return text
+
+    def _inlined(self, wanted: SqlFilter | SqlRuleAction) -> str:
+        try:
+            return sql_values.written(wanted.sql_expression, wanted.parameters)
+        except InvalidArgument as error:
+            raise _LostRule(f"has parameter {error.message.removesuffix('.')}") from error
 
     def _correlation(self, place: str, wanted: rule.CorrelationFilter) -> Iterator[tuple[str, Any]]:
         for name in rule.SYSTEM_PROPERTIES:
@@ -135,6 +143,8 @@ class RuleWriter:
         """Return application properties in the order of names; in Azure's files they are texts."""
         made: dict[str, Any] = {}
         for name, value in sorted(values.items()):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise _LostRule(f"has the number {value} for {name!r:.60}, which no file holds")
             made[name] = value
             if not isinstance(value, str) and self._form is not Form.EMULATOR:
                 made[name] = str(value).lower() if isinstance(value, bool) else str(value)

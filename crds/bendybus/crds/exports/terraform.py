@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bendybus.crds.exports.bus import Bus, Entity
 from bendybus.crds.exports.writer import Writer, azure_name
+from bendybus.crds.object_names import UniqueNames
 from bendybus.domain import forwarding
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import BY_NAME
@@ -18,6 +19,8 @@ from bendybus.domain.limits import Tier
 
 _PREFIX: Final = "azurerm_servicebus_"
 _RULE: Final = "subscription_rule"
+# Of the name of a block; longer ones help nobody.
+_BLOCK_CHARS_MAX: Final = 600
 _RIGHTS: Final = ("listen", "send", "manage")
 
 
@@ -34,6 +37,7 @@ class _Configuration:
         self._writer = writer
         self._names: dict[str, tuple[str, str]] = {}
         self._blocks: dict[str, dict[str, Any]] = {}
+        self._unique: dict[str, UniqueNames] = {}
 
     def all(self) -> dict[str, Any]:
         bus, writer = self._bus, self._writer
@@ -89,7 +93,8 @@ class _Configuration:
             kind, block = self._names[name]
             if "/" in name:
                 # Its name as a resource is another one.
-                made.setdefault("depends_on", []).append(f"{_PREFIX}{kind}.{block}")
+                others = made.get("depends_on", ())
+                made["depends_on"] = [*dict.fromkeys([*others, f"{_PREFIX}{kind}.{block}"])]
             else:
                 made[BY_NAME[field].attribute] = f"${{{_PREFIX}{kind}.{block}.name}}"
         return made
@@ -99,10 +104,8 @@ class _Configuration:
         blocks = self._blocks.setdefault(f"{_PREFIX}{kind}", {})
         base = re.sub(r"[^A-Za-z0-9_-]", "_", wanted)
         base = base if re.match(r"[A-Za-z_]", base) else f"_{base}"
-        found, number = base, 2
-        while found in blocks:
-            found = f"{base}_{number}"
-            number += 1
+        names = self._unique.setdefault(kind, UniqueNames(_BLOCK_CHARS_MAX, "_"))
+        found = names.unique(base)
         blocks[found] = body
         return found
 

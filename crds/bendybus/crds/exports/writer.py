@@ -89,9 +89,10 @@ class Writer:
             elif setting.type is SettingType.STATUS:
                 made[name] = value.value
         for each in entity.back:
+            name = getattr(entity.description, each)
             self.changed(
-                f"{entity.place}.forwardDeadLetteredMessagesTo",
-                f"leads to {each}, which forwards back: apply it once without, then with it.",
+                f"{entity.place}.{entity_settings.BY_NAME[each].manifest_name}",
+                f"leads to {name}, which forwards back: apply it once without, then with it.",
             )
         return made
 

@@ -3,11 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
-import yaml
-
-from bendybus.crds import forms
+from bendybus.crds import forms, yaml_text
 from bendybus.crds.conversion import Document, Finding
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.exports import arm, aso, bus, emulator, terraform
@@ -35,20 +34,25 @@ def text(form: Form, documents: Sequence[Document]) -> str:
     if form in (Form.MANIFESTS, Form.ASO):
         # Through JSON, since values of an enumeration are texts of a class of their own.
         plain = [json.loads(json.dumps(each)) for each in documents]
-        return str(yaml.safe_dump_all(plain, sort_keys=False, explicit_start=True))
-    return json.dumps(documents[0], indent=2) + "\n"
+        return yaml_text.dump(plain)
+    return json.dumps(documents[0], indent=2, allow_nan=False) + "\n"
 
 
 def write(
-    source: str, documents: Sequence[Document], form: Form, given: Mapping[str, Any]
+    source: str,
+    documents: Sequence[Document],
+    form: Form,
+    given: Mapping[str, Any],
+    policies: Mapping[str, str] = MappingProxyType({}),
 ) -> Written:
     """Return manifests in another form. Raises ManifestError.
 
-    `given`: values that the form needs and a bus does not have, by name.
+    `given`: values that the form needs and a bus does not have, by name. `policies`: names of
+    policies that are called otherwise in manifests, by their names there.
     """
     if form is Form.MANIFESTS:
         return Written(tuple(documents))
-    found = bus.of_documents(source, documents)
+    found = bus.of_documents(source, documents, policies)
     writer = Writer(form, found)
     if form is Form.ASO:
         return _of_operator(source, found, writer, given)

@@ -49,7 +49,7 @@ def parse(source: str, data: bytes, given: Mapping[str, Any]) -> Conversion:
 def convert(source: str, document: Mapping[str, Any], asked: Asked) -> Conversion:
     """Return the manifests of a parsed template. Raises ManifestError with every problem."""
     return of_resources(
-        source, Form.ARM, asked, lambda reader: arm_template.read(reader, document, asked.given)
+        source, Form.ARM, asked, lambda reader: arm_template.read(reader, document, asked)
     )
 
 
@@ -128,7 +128,7 @@ class _Converter:
 
     def _namespace(self, name: str, found: Sequence[Resource]) -> None:
         own = next((each for each in found if each.types == (arm_template.NAMESPACES,)), None)
-        policies = arm_policies.read(self._reader, found)
+        policies = arm_policies.read(self._reader, found, self._importer.policies)
         spec: dict[str, Any] = {"sku": {"tier": self._importer.tier.value}}
         path = "resources"
         if (own is None or own.existing) and self._asked.running is not None:

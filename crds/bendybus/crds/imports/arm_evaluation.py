@@ -155,8 +155,20 @@ class Evaluation:
         return written
 
     def _parts(self, written: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-        """Return the parts of a value. Raises TemplateError, for all that is asked for at once."""
-        return _gathered((step, partial(self._part, step, each)) for step, each in written)
+        """Return the parts of a value. Raises TemplateError, for all that is asked for at once.
+
+        Names may be expressions, too.
+        """
+        return _gathered(
+            (self._key(step), partial(self._part, step, each)) for step, each in written
+        )
+
+    def _key(self, written: str | int) -> str | int:
+        found = self.value(written)
+        if type(found) is not type(written):
+            shown = arm_functions.shown(found)
+            raise TemplateError(f"has a member whose name is no text ({shown}).")
+        return str(found) if isinstance(written, str) else written
 
     def _part(self, step: str | int, written: Any) -> Any:
         if self._depth >= _DEPTH_MAX:

@@ -70,7 +70,7 @@ def is_expression(text: str) -> bool:
 
 def plain(text: str) -> str:
     """Return a text that is no expression, as it is meant."""
-    return text[1:] if text.startswith("[[") else text
+    return text[1:] if text.startswith("[[") and text.endswith("]") else text
 
 
 def parse(text: str) -> Expression:

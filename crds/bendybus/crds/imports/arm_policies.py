@@ -10,16 +10,18 @@ from typing import Any, Final
 from bendybus.crds import json_text, policy_names
 from bendybus.crds.field_reader import FieldReader
 from bendybus.crds.imports.arm_template import Resource
+from bendybus.crds.policy_names import PolicyNames
 from bendybus.domain import limits
 
 TYPE: Final = "authorizationrules"
 _RIGHTS: Final = {"listen": "Listen", "send": "Send", "manage": "Manage"}
 
 
-def read(reader: FieldReader, found: Sequence[Resource]) -> list[dict[str, Any]]:
+def read(
+    reader: FieldReader, found: Sequence[Resource], names: PolicyNames
+) -> list[dict[str, Any]]:
     """Return the policies, as the manifest of a bus has them. Errors become problems."""
     made: list[dict[str, Any]] = []
-    taken: set[str] = set()
     for each in found:
         if each.types[-1] != TYPE:
             continue
@@ -37,7 +39,7 @@ def read(reader: FieldReader, found: Sequence[Resource]) -> list[dict[str, Any]]
                 policy_names.TOO_MANY,
             )
             continue
-        name = policy_names.unique(each.names[-1], entity, taken)
+        name = names.unique(each.names[-1], entity)
         if name != each.names[-1]:
             reader.changed(
                 json_text.step(each.place, "name"),

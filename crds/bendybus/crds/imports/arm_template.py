@@ -32,6 +32,7 @@ from bendybus.crds.imports.arm_evaluation import (
 from bendybus.crds.imports.arm_expressions import TemplateError
 from bendybus.crds.imports.arm_functions import part
 from bendybus.crds.imports.arm_modules import DEPLOYMENTS, Modules
+from bendybus.crds.imports.asked import Asked
 
 PROVIDER: Final = "microsoft.servicebus"
 NAMESPACES: Final = "namespaces"
@@ -87,17 +88,15 @@ def is_template(document: Any) -> bool:
     )
 
 
-def read(
-    reader: FieldReader, document: Mapping[str, Any], given: Mapping[str, Any]
-) -> list[Resource]:
+def read(reader: FieldReader, document: Mapping[str, Any], asked: Asked) -> list[Resource]:
     """Return the resources of Service Bus in a template, in its order.
 
-    `given`: values by name, for parameters and for functions of Azure. Errors become problems of
+    Values are given by name, for parameters and for functions of Azure. Errors become problems of
     the reader; other resources, and fields without effect, become findings.
     """
     template = _Template(reader)
-    template.check(document, given)
-    found = [] if reader.problems else template.resources("", document, given)
+    template.check(document, asked.needed)
+    found = [] if reader.problems else template.resources("", document, asked.given)
     template.ask()
     return found
 

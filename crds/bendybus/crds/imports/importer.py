@@ -20,6 +20,8 @@ from bendybus.crds.forms import Form
 from bendybus.crds.imports import arm_id
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import API_VERSION
+from bendybus.crds.object_names import UniqueNames, object_name
+from bendybus.crds.policy_names import PolicyNames
 from bendybus.domain import descriptions, durations, entity_settings, forwarding, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import Setting, SettingType
@@ -38,7 +40,6 @@ _WEEKS: Final = re.compile(r"P(\d{1,7})W\Z", re.ASCII)
 # The number of problems that are shown of one file.
 PROBLEMS_MAX: Final = 100
 _WHOLE_MAX: Final = 2**63 - 1
-_OBJECT_NAME_CHARS_MAX: Final = 253
 
 
 def first(problems: list[Problem]) -> list[Problem]:
@@ -77,13 +78,14 @@ class Importer:
         self.manifests: dict[str, dict[str, Any]] = {}
         self.tier = Tier.STANDARD
         self.partition_count = limits.STANDARD_PARTITION_COUNT
+        self.policies = PolicyNames()
         # The name of the BusNamespace.
         self.bus = ""
         self._conventions = conventions
         self._source = source
         # Where settings are in the file, by the path of their entity and their own names.
         self._places: dict[tuple[str, str], str] = {}
-        self._object_names: set[str] = set()
+        self._names = UniqueNames()
 
     def namespace(self, path: str, given: Field | None, name: str, spec: Mapping[str, Any]) -> None:
         """Add the bus, under a name like the one that it has there."""
@@ -107,7 +109,7 @@ class Importer:
         spec: dict[str, Any] = {"namespaceRef": {"name": self.bus}}
         if topic:
             spec["topicName"] = topic
-        found = self._object_name(f"{topic}-{name}" if topic else name)
+        found = self._names.of_object(f"{topic}-{name}" if topic else name)
         if found != name:
             spec["entityName"] = name
         spec |= {**settings, **({"rules": rules} if rules else {})}
@@ -120,7 +122,8 @@ class Importer:
             raise ManifestError(*first(sorted(self.reader.problems, key=_place)))
         self._look_for_destinations(bundle)
         documents: tuple[conversion.Document, ...] = tuple(self.manifests.values())
-        return Conversion(self._source, documents, bundle, tuple(self.reader.findings))
+        findings = tuple(self.reader.findings)
+        return Conversion(self._source, documents, bundle, findings, self.policies.own)
 
     def _look_for_destinations(self, bundle: Bundle) -> None:
         """Note destinations of messages that the file does not have: the bus must have them."""
@@ -135,16 +138,6 @@ class Importer:
                         self._path_of(path, f"spec.{setting}"),
                         f"leads to {name!r:.300}, which this file lacks.",
                     )
-
-    def _object_name(self, name: str) -> str:
-        """Return a name for metadata: of one that Kubernetes has not, one like it."""
-        wanted = found = object_name(name) or "entity"
-        number = 2
-        while found in self._object_names:
-            found = f"{wanted}-{number}"
-            number += 1
-        self._object_names.add(found)
-        return found
 
     def settings(self, kind: EntityKind, path: str, field: Field | None) -> dict[str, Any]:
         """Return the settings of the entity at `path`, as manifests have them."""
@@ -373,12 +366,6 @@ def manifest(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": spec,
     }
-
-
-def object_name(name: str) -> str:
-    """Return the nearest name that an object of Kubernetes can have, or ""."""
-    text = re.sub(r"[^a-z0-9.-]", "-", name.lower())[:_OBJECT_NAME_CHARS_MAX]
-    return text.strip("-.")
 
 
 def _without_calendar(text: str) -> str:

@@ -75,7 +75,7 @@ def _converted(source: str, form: Form, found: Sequence[Document], asked: Asked)
     if form is Form.ARM:
         return arm.convert(source, document, asked)
     return arm.of_resources(
-        source, form, asked, lambda reader: terraform.read(reader, document, asked.given)
+        source, form, asked, lambda reader: terraform.read(reader, document, asked)
     )
 
 

@@ -22,6 +22,7 @@ from bendybus.crds.field_reader import TRUE_OR_FALSE, Field, FieldReader
 from bendybus.crds.forms import Form
 from bendybus.crds.imports import arm_template, terraform_blocks
 from bendybus.crds.imports.arm_template import Resource
+from bendybus.crds.imports.asked import Asked
 from bendybus.crds.imports.terraform_parents import BLOCKS, PREFIX, Block, Parents
 from bendybus.crds.imports.terraform_text import Expression
 from bendybus.domain.entity_kind import EntityKind
@@ -73,10 +74,8 @@ def is_one(document: Any) -> bool:
     )
 
 
-def read(
-    reader: FieldReader, document: Mapping[str, Any], given: Mapping[str, Any]
-) -> list[Resource]:
-    """Return the resources. `given`: names of parents that only Azure knows, by ADDRESS.FIELD.
+def read(reader: FieldReader, document: Mapping[str, Any], asked: Asked) -> list[Resource]:
+    """Return the resources. Names of parents that only Azure knows are given by ADDRESS.FIELD.
 
     Errors become problems of the reader.
     """
@@ -86,7 +85,7 @@ def read(
     configuration = document.get("configuration")
     root = configuration.get("root_module") if isinstance(configuration, dict) else None
     read_only = terraform_blocks.data(document)
-    parents = Parents(reader, [*blocks, *read_only], root, given)
+    parents = Parents(reader, [*blocks, *read_only], root, asked.needed)
     made = _Resources(reader, parents)
     if document.get("errored") is True:
         what = "is true: the plan stopped with an error, and may lack resources."
