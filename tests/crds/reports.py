@@ -1,4 +1,4 @@
-"""What a report says of the fields that were not simply taken."""
+"""The findings of a report about fields that were not simply taken."""
 
 from bendybus.crds.conversion import Conversion, Finding, Outcome
 

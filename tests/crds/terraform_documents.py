@@ -96,7 +96,7 @@ def specs(document: Any, asked: Asked | None = None) -> dict[str, dict[str, Any]
 
 
 def problems(document: Any, asked: Asked | None = None) -> list[str]:
-    """Return what is wrong with a file."""
+    """Return the problems of a file."""
     try:
         converted(document, asked)
     except ManifestError as error:

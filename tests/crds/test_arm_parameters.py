@@ -184,3 +184,15 @@ def test_a_condition_that_is_false_is_in_the_report() -> None:
     assert "without effect: resources[2].condition: is false: this is not made." in [
         *found.remarks()
     ]
+
+
+def test_thousands_of_values_are_asked_for_in_one_bounded_sentence() -> None:
+    names = [f"p{number}" for number in range(3_000)]
+    count = f"[concat({', '.join(f'''parameters('{name}')''' for name in names[:900])})]"
+    document = template(count, parameters={name: {"type": "int"} for name in names})
+    document["resources"][1]["copy"] = {"name": "c", "count": 10_000}
+
+    said = problem(document)
+
+    assert said.count("--set ") == 50
+    assert "p49 and 850 more, which the file lacks: give them with --set p0=VALUE --set p1" in said

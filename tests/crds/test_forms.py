@@ -23,7 +23,7 @@ PATHS = {QUEUE: "queues/one", TOPIC: "topics/one", SUBSCRIPTION: "topics/t/subsc
 TYPES = {QUEUE: "queues", TOPIC: "topics", SUBSCRIPTION: "topics/subscriptions"}
 ASO = {QUEUE: "NamespacesQueue", TOPIC: "NamespacesTopic",
        SUBSCRIPTION: "NamespacesTopicsSubscription"}  # fmt: skip
-# Of azurerm 4.0, as its pages have them; and what they were before.
+# The names of azurerm 4.0, as its pages have them, and those before.
 OF_PROVIDER = (
     "lock_duration", "max_message_size_in_kilobytes", "max_size_in_megabytes",
     "requires_duplicate_detection", "requires_session", "default_message_ttl",

@@ -1,4 +1,4 @@
-"""What other programs take less of than Bendybus: values, names, numbers of resources."""
+"""Limits of other programs that Bendybus does not have: values, names, numbers of resources."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is wrong with a rule is said at the place of the file that it is in, whatever its form."""
+"""A problem of a rule is reported at its place in the file, whatever the form."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the report of a Terraform file says: each field, and no key; and what is wrong with one."""
+"""The report of a Terraform file has each field and no key, and names each problem."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ KEYS = ("primary_key", "secondary_key", "primary_connection_string", "secondary_
 
 
 def details(document: Any) -> dict[str, tuple[Outcome, str]]:
-    """Return what became of each field; there is one finding for each."""
+    """Return the outcome of each field; there is one finding for each."""
     found = [each for each in converted(document).findings if each.outcome is not Outcome.DEFAULT]
     paths = [each.path for each in found]
     assert sorted(set(paths)) == sorted(paths)

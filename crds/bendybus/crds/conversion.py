@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 _OF_FIELDS: Final = tuple(each for each in Outcome if each is not Outcome.DEFAULT)
 _LOSSES: Final = (Outcome.CHANGED, Outcome.NOT_SUPPORTED)
 _ENDS: Final = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# What a person should know, in the order in which it is said.
+# The outcomes that a person should know, in the order of the report.
 _REMARKS: Final = (*_LOSSES, Outcome.REWRITTEN, Outcome.NO_EFFECT, Outcome.DEFAULT)
 # The number of places that a line names; the report in JSON has all of them.
 _PLACES_MAX: Final = 3

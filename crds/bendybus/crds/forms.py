@@ -279,7 +279,7 @@ OF_RESOURCES: Final[Mapping[str, Reason]] = MappingProxyType(
         "tags": no_effect("labels of its manifest are those of the bus."),
         "identity": no_effect("a bus has no identity in Azure."),
         "network_rule_set": NETWORK,
-        # Of any resource in a template.
+        # Any resource in a template may have these.
         **dict.fromkeys(("zones", "scope", "extendedlocation", "managedby"), ELSEWHERE),
         **dict.fromkeys(("kind", "plan", "scale", "asserts"), no_effect("it is Azure's own.")),
     }

@@ -167,7 +167,7 @@ def _size(value: Any, sizes: dict[int, int]) -> int:
         return 1
     known = sizes.get(id(value))
     if known is None:
-        # Of a value that holds itself: the recursion ends, and what is said is that it is too deep.
+        # A value may hold itself: then the recursion ends, and the error says that it is too deep.
         below = value.values() if isinstance(value, dict) else value
         known = 1 + sum(_size(each, sizes) for each in below)
         sizes[id(value)] = known

@@ -13,7 +13,7 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
 
 API_VERSION: Final = "2024-01-01"
-# Azure takes so many in one template, copies included.
+# The limit of Azure for one template, with all copies.
 RESOURCES_MAX: Final = 800
 _SCHEMA: Final = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 _TYPE: Final = "Microsoft.ServiceBus/namespaces"

@@ -1,10 +1,10 @@
 """The rules of subscriptions, as the forms of other programs have them.
 
-A rule that a form cannot hold takes no message there, and the report says so: without it, a
-subscription whose other rules are gone would take every message.
+A rule that a form cannot hold is written as a rule that takes no message, with a line in the
+report. If it were left out, the default rule might remain, which takes every message.
 
-Azure makes the rule $Default, which takes every message, with each subscription; files say what
-else is there. Templates and manifests of the operator can write over it; Terraform cannot.
+Azure makes the rule $Default, which takes every message, with each subscription. Templates and
+manifests of the operator can write over it; Terraform cannot.
 """
 
 import math
@@ -90,7 +90,7 @@ class RuleWriter:
         try:
             return given.name, self._rule(place, given)
         except _LostRule as error:
-            # What became of its values does not matter any more.
+            # The findings about its values are void.
             del self._findings[before:]
             self._note(place, Outcome.NOT_SUPPORTED, f"{error}: it takes no message there.")
             return given.name, _sql(NONE)

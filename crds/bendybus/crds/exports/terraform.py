@@ -19,7 +19,7 @@ from bendybus.domain.limits import Tier
 
 _PREFIX: Final = "azurerm_servicebus_"
 _RULE: Final = "subscription_rule"
-# Of the name of a block; longer ones help nobody.
+# The bound for the name of a block, which people read.
 _BLOCK_CHARS_MAX: Final = 600
 _RIGHTS: Final = ("listen", "send", "manage")
 

@@ -31,6 +31,8 @@ OF_AZURE: Final = (
 _IDS: Final = (
     *("resourceid", "subscriptionresourceid", "tenantresourceid", "extensionresourceid"),
 )
+# Names of values that one error asks for.
+_ASKED_MAX: Final = 50
 Names = Mapping[str, Any]
 
 
@@ -39,8 +41,9 @@ class AskedError(TemplateError):
 
     def __init__(self, *names: str) -> None:
         self.names = names
-        options = " ".join(f"--set {name}=VALUE" for name in names)
-        *others, last = names
+        shown = names[:_ASKED_MAX]
+        options = " ".join(f"--set {name}=VALUE" for name in shown)
+        *others, last = [*shown, *([f"{len(names) - _ASKED_MAX} more"] if shown != names else [])]
         which = f"{', '.join(others)} and {last}" if others else last
         super().__init__(
             f"needs {which}, which the file lacks: give {'them' if others else 'it'} with "
@@ -278,8 +281,6 @@ class Evaluation:
         parameters = [each for each in found or () if isinstance(each, dict) and "name" in each]
         _check_count(call, len(parameters), len(parameters))
         known = [str(each["name"]).lower() for each in parameters]
-        if len(self._under_way) >= _DEPTH_MAX:
-            raise TemplateError("leads from one value to the next too often.")
         inside = Evaluation(
             dict(zip(known, self._arguments(call, names), strict=True)),
             dict(zip(known, parameters, strict=True)),

@@ -244,11 +244,11 @@ class _Template:
             return
         self._reader.taken(at, f"makes {count}.")
         for index in range(count):
-            problems = len(self._reader.problems)
+            wrong = len(self._reader.problems) + len(self._asked)
             each = f"{at}[{index}]"
             with within.evaluation.copying(name, index):
                 yield from self._one(each, _written(each, value), within)
-            if len(self._reader.problems) > problems:
+            if len(self._reader.problems) + len(self._asked) > wrong:
                 # The others have the same.
                 return
 
@@ -320,7 +320,7 @@ class _Template:
             found = within.evaluation.value(name)
         except AskedError as error:
             self._refuse(at, error)
-            # What else it lacks is asked for, too; it is refused in the end.
+            # The file is refused in the end, with everything that it lacks.
             return (_UNKNOWN_NAME,) * count
         except TemplateError as error:
             self._refuse(at, error)

@@ -231,7 +231,7 @@ class _Reader:
                 self._reader.not_supported(place, _SECRETS)
             elif name == "azureName":
                 if len(found.types) == 1 or found.types[-1] == "rules":
-                    # What checks the name notes it.
+                    # The check of the name notes it.
                     continue
                 self._reader.taken(place)
             elif name == "owner":

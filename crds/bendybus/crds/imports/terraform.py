@@ -5,7 +5,7 @@
     resources[].instances[]           a state, as the file has it (version 4)
     resource.TYPE.NAME                configuration in JSON (.tf.json), of values and references
 
-Only `azurerm_servicebus_*` are read. What a resource belongs to is an id; in a plan ids are not
+Only `azurerm_servicebus_*` are read. A resource names its parent by an id; in a plan ids are not
 known yet, and the references of the configuration say it (`terraform_parents`).
 
 Source: "JSON Output Format" of Terraform; resources of the provider azurerm, versions 2 to 4.
@@ -161,7 +161,7 @@ class _Resources:
         self._parents = parents
 
     def of(self, block: Block) -> Iterator[Resource]:
-        """Yield the resource of a block; none, with a finding or a problem, if there is none."""
+        """Yield the resource of a block, or nothing, with a finding or a problem."""
         kind = block.type.removeprefix(PREFIX)
         if not block.type.startswith(PREFIX):
             self._reader.left_out(block.place, forms.other(block.type))

@@ -16,7 +16,7 @@ _STATE_VERSION: Final = 4
 _MODULES_DEPTH_MAX: Final = 50
 _DATA: Final = "data"
 _SHOW: Final = "convert what terraform show -json prints of a plan."
-# What configuration has for Terraform alone. A key // is a comment.
+# Blocks of a configuration for Terraform alone. A key // is a comment.
 _NOT_NEEDED: Final = (
     *("variable", "locals", "data", "output", "provider", "terraform", "//", "check"),
     *("moved", "import", "removed"),

@@ -1,4 +1,4 @@
-"""What a resource of a Terraform file belongs to: by an id, a name, or the configuration.
+"""The parents of resources in a Terraform file: by an id, a name, or the configuration.
 
 Ids are known in a state, and in a plan for what exists already. Else the configuration of the plan
 has references, as they were written, without their values:
@@ -7,7 +7,7 @@ has references, as they were written, without their values:
     var.NAME                              what the call of the module passes
     module.NAME.OUTPUT                    an output of a module that is called
 
-`each.` and `count.` say which instance: the one with the same index. What is left open is asked for
+`each.` and `count.` mean the instance with the same index. A name that is left open is asked for
 by its address.
 """
 
@@ -41,7 +41,7 @@ BLOCKS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 _BY_TYPES: Final = {types: kind for kind, types in BLOCKS.items()}
 # An index, which may be a text with any character.
 _INDEX: Final = r"\[(\"(?:[^\"\\]|\\.)*\"|[^\]\"]*)\]"
-# Of a resource, or an output of a module, in a list of references.
+# A resource, or an output of a module, in a list of references.
 _RESOURCE: Final = re.compile(rf"(data\.)?azurerm_servicebus_(\w+)\.([\w-]+)(?:{_INDEX})?")
 _OUTPUT: Final = re.compile(rf"module\.([\w-]+)(?:{_INDEX})?\.([\w-]+)")
 _IN_TEXT: Final = re.compile(r"\$\{([^}]+)\}")
@@ -152,7 +152,7 @@ class Parents:
     def names(self, block: Block) -> tuple[str, ...] | None:
         """Return the names of a resource; None, with a problem, if one is not known."""
         if block.place not in self._names:
-            # What belongs to itself has no names.
+            # A resource that belongs to itself has no names.
             self._names[block.place] = None
             self._names[block.place] = self._find(block)
         return self._names[block.place]
@@ -273,7 +273,7 @@ class Parents:
         return tuple(map(arm_id.entity_name, names))
 
     def _references(self, block: Block, field: str) -> list[str]:
-        """Return what an argument refers to, as it was written."""
+        """Return the references of an argument, as they were written."""
         if not self._configuration:
             text = block.values.get(field) or block.values.get(field.replace("_id", "_name"))
             return _IN_TEXT.findall(text) if isinstance(text, Expression) else []
