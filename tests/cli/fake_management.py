@@ -146,7 +146,9 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
             partition_count=count,
             home_partition=home,
             runtime=pb.QueueRuntime(
-                availability_status=pb.ENTITY_AVAILABILITY_STATUS_AVAILABLE,
+                availability_status=pb.ENTITY_AVAILABILITY_STATUS_AVAILABLE
+                if all(part.reachable for part in parts)
+                else pb.ENTITY_AVAILABILITY_STATUS_LIMITED,
                 count_details=pb.MessageCountDetails(active_message_count=len(parts)),
                 size_in_bytes=100 * len(parts),
                 max_size_in_megabytes_total=wanted.max_size_in_megabytes * count,

@@ -8,6 +8,7 @@ import pytest
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import top_command
 from bendybus.cli.commands.top_command import Rates, Row
+from bendybus.cli.output.sums import Sum
 from bendybus.domain import entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.v1 import management_pb2 as pb
@@ -79,9 +80,9 @@ def test_a_topic_that_is_deleted_after_it_was_listed_ends_no_list(
 
 def test_the_busiest_stand_first_then_the_fullest() -> None:
     rows = [
-        Row("Queue", "b", Rates(), 9, 0, 0, 0),
-        Row("Queue", "a", Rates(), None, None, None, None),
-        Row("Queue", "c", Rates(1.0, 0.5), 0, 0, 0, 0),
+        Row("Queue", "b", Rates(), Sum(9, whole=False), None, None, None, reachable=False),
+        Row("Queue", "a", Rates(), None, None, None, None, reachable=False),
+        Row("Queue", "c", Rates(1.0, 0.5), Sum(0, whole=True), None, None, None, reachable=True),
     ]
 
     assert [row.name for row in sorted(rows, key=lambda row: row.order)] == ["c", "b", "a"]
@@ -101,9 +102,9 @@ def test_a_pipe_gets_one_reading_of_a_bus_elsewhere_without_rates(
     ]
 
     shown = capsys.readouterr().out.splitlines()
-    assert codes == [0, 0]
+    assert codes == [5, 5]
     assert shown[0].split() == ["NAME", "IN/S", "OUT/S", "ACTIVE", "DEAD", "SCHEDULED", "SIZE"]
-    assert shown[1].split()[:6] == ["orders", "-", "-", "16", "0", "0"]
+    assert shown[1].split()[:6] == ["orders", "-", "-", "16+", "0+", "0+"]
     assert [line.split()[0] for line in shown[2:4]] == ["news", "news/Subscriptions/a"]
     assert json.loads(shown[4]) == {
         "kind": "Queue",
@@ -114,5 +115,6 @@ def test_a_pipe_gets_one_reading_of_a_bus_elsewhere_without_rates(
         "dead": 0,
         "scheduled": 0,
         "size_bytes": 1600,
+        "reachable": False,
     }
     assert len(shown) == 5

@@ -3,7 +3,8 @@
     CliError              1   the command failed
     ├── UsageError        2   the command line is invalid
     ├── NotFound          3   the named object does not exist
-    └── Unreachable       4   no bus answers, or not in time
+    ├── Unreachable       4   no bus answers, or not in time
+    └── Incomplete        5   it is done, but a partition did not answer: what is shown lacks some
 
 Every error that a user can cause becomes one of these with one sentence, which is the same in every
 command; a traceback is a bug.
@@ -49,6 +50,12 @@ class Unreachable(CliError):
     """Raised when there is no bus, or it does not answer."""
 
     exit_code = 4
+
+
+class Incomplete(CliError):
+    """Raised after all is shown, when a partition did not answer."""
+
+    exit_code = 5
 
 
 def exit_code(error: BusError) -> int:

@@ -33,7 +33,8 @@ from bendybus.cli.errors import UsageError
 
 _EPILOG = (
     "These options may also follow the command. Exit codes: 0 done, 1 failed, 2 wrong "
-    "usage, 3 not found, 4 no bus answers. Errors are one sentence on stderr."
+    "usage, 3 not found, 4 no bus answers, 5 shown without a partition that did not "
+    "answer. Errors are one sentence on stderr."
 )
 _LOCAL = "On this machine"
 _ENTITIES = "Queues, topics, subscriptions, rules"

@@ -11,7 +11,7 @@ from bendybus.cli.bus import bus_choice, management, setting_texts
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import completion
 from bendybus.cli.errors import CliError, UsageError
-from bendybus.cli.output import entity_views, printing
+from bendybus.cli.output import entity_views, printing, sums
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.domain import subscription_name
 from bendybus.domain.entity_kind import EntityKind
@@ -199,13 +199,13 @@ def describe_queue(
         queue = bus.entity(EntityKind.QUEUE, name)
         away = away_from(bus, queue) if not output.structured else []
     entity_views.describe(queue, (), output)
-    if output.structured:
-        return
-    for sentence in ["", *away] if away else ():
-        printing.line(sentence)
-    if queue.orphaned:
-        printing.line("")
-        printing.line(_ORPHANED.format(name=queue.name))
+    if not output.structured:
+        for sentence in ["", *away] if away else ():
+            printing.line(sentence)
+        if queue.orphaned:
+            printing.line("")
+            printing.line(_ORPHANED.format(name=queue.name))
+    sums.check_whole([queue])
 
 
 @describe_app.command("topic")
@@ -221,6 +221,7 @@ def describe_topic(
         ("other filters", found.correlation_filter_count),
     )
     entity_views.describe(found, extra, output)
+    sums.check_whole([found])
 
 
 @describe_app.command("subscription")
@@ -236,6 +237,7 @@ def describe_subscription(
     if not output.structured:
         printing.line("")
         entity_views.rule_table(rules)
+    sums.check_whole([found])
 
 
 def away_from(bus: Management, queue: pb.Queue | pb.Subscription) -> list[str]:

@@ -1,8 +1,9 @@
 """`get`: queues, topics and subscriptions of a bus with their counts."""
 
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,7 +11,7 @@ from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import completion, rule_commands
 from bendybus.cli.commands.entity_commands import connected
 from bendybus.cli.errors import UsageError
-from bendybus.cli.output import entity_views, printing
+from bendybus.cli.output import entity_views, printing, sums
 from bendybus.cli.output.printing import Output, OutputOption
 from bendybus.domain import subscription_name
 from bendybus.domain.entity_kind import EntityKind
@@ -58,8 +59,9 @@ def get(
 ) -> None:
     """List the queues, topics or subscriptions of a bus with their counts, or rules."""
     word = what.lower()
+    shown: Callable[[Management], Sequence[Any]]
     if word in rule_commands.WORDS:
-        shown = partial(rule_commands.show, topic=name, subscription=within, output=output)
+        shown = partial(_show_rules, topic=name, subscription=within, output=output)
     else:
         kind = next((kind for kind, words in _WORDS.items() if word in words), EntityKind.QUEUE)
         name = _name(kind, what, name, within)
@@ -68,10 +70,19 @@ def get(
         while True:
             if watch and not output.structured:
                 printing.clear()
-            shown(bus)
+            found = shown(bus)
             if not watch:
+                sums.check_whole(found)
                 return
+            if sentence := sums.lacking(found):
+                printing.note(sentence)
             time.sleep(interval)
+
+
+def _show_rules(bus: Management, *, topic: str, subscription: str, output: Output) -> list[Any]:
+    """Print rules, which every partition has; no figure of them can lack one."""
+    rule_commands.show(bus, topic=topic, subscription=subscription, output=output)
+    return []
 
 
 def _name(kind: EntityKind, what: str, name: str, within: str) -> str:
@@ -91,7 +102,8 @@ def _name(kind: EntityKind, what: str, name: str, within: str) -> str:
 
 def _show(
     kind: EntityKind, name: str, within: str, bus: Management, *, output: Output, orphaned: bool
-) -> None:
+) -> Sequence[Any]:
+    """Print entities, and return them."""
     if kind is EntityKind.SUBSCRIPTION and within:
         found = [bus.entity(kind, subscription_name.compose(name, within))]
     elif kind is EntityKind.SUBSCRIPTION and not name:
@@ -103,3 +115,4 @@ def _show(
     else:
         found = [bus.entity(kind, name)]
     entity_views.show(kind, found, output)
+    return found

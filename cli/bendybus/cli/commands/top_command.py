@@ -13,12 +13,12 @@ import typer
 
 from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.bus_choice import Choice
-from bendybus.cli.bus.management import Management
 from bendybus.cli.commands.entity_commands import connected
 from bendybus.cli.errors import CliError
 from bendybus.cli.local import control
-from bendybus.cli.output import printing
+from bendybus.cli.output import printing, sums
 from bendybus.cli.output.printing import Output, OutputOption
+from bendybus.cli.output.sums import Sum
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import KINDS
 from bendybus.wire import entities
@@ -51,16 +51,17 @@ class Row:
     kind: str
     name: str
     rates: Rates | None
-    active: int | None
-    dead: int | None
-    scheduled: int | None
-    size_bytes: int | None
+    active: Sum | None
+    dead: Sum | None
+    scheduled: Sum | None
+    size: Sum | None
+    reachable: bool
 
     @property
     def order(self) -> tuple[float, int, str]:
         """Where it stands: the busiest first, then the fullest."""
         moved = self.rates.incoming + self.rates.outgoing if self.rates else 0.0
-        return (-moved, -(self.active or 0), self.name.lower())
+        return (-moved, -(self.active.at_least if self.active else 0), self.name.lower())
 
 
 def top(
@@ -86,14 +87,18 @@ def top(
             time.sleep(interval)
             after, now = _readings(urls), time.monotonic()
             rates = rates_between(before, after, now - at) if urls else None
-            rows = sorted(_rows(bus, rates), key=lambda row: row.order)
+            found = list(bus.everything())
+            rows = sorted((_row(each, rates) for each in found), key=lambda row: row.order)
             if live:
                 printing.clear()
             _show(rows[:most], output)
             if len(rows) > most and not output.structured:
                 printing.note(f"{len(rows) - most} more; --max shows more of them.")
             if not live:
+                sums.check_whole(found)
                 return
+            if sentence := sums.lacking(found):
+                printing.note(sentence)
             before, at = after, now
 
 
@@ -114,7 +119,7 @@ def _cells(row: Row) -> list[object]:
         row.active,
         row.dead,
         row.scheduled,
-        None if row.size_bytes is None else printing.size(row.size_bytes),
+        row.size,
     ]
 
 
@@ -125,32 +130,31 @@ def _as_json(row: Row) -> dict[str, Any]:
         "name": row.name,
         "incoming_per_s": round(rates.incoming, 3) if rates else None,
         "outgoing_per_s": round(rates.outgoing, 3) if rates else None,
-        "active": row.active,
-        "dead": row.dead,
-        "scheduled": row.scheduled,
-        "size_bytes": row.size_bytes,
+        "active": _number(row.active),
+        "dead": _number(row.dead),
+        "scheduled": _number(row.scheduled),
+        "size_bytes": _number(row.size),
+        "reachable": row.reachable,
     }
 
 
-def _rows(bus: Management, rates: dict[str, Rates] | None) -> list[Row]:
-    return [_row(each, rates) for each in bus.everything()]
+def _number(figure: Sum | None) -> int | None:
+    """Return a figure beside `reachable`, which says whether it is whole."""
+    return None if figure is None else figure.at_least
 
 
 def _row(entity: Any, rates: dict[str, Rates] | None) -> Row:
     kind, name = KINDS[entities.kind_of(entity)], entities.name_of(entity)
-    counts = entity.runtime.count_details
     moved = None if rates is None else rates.get(name.lower(), Rates())
-    if not any(part.reachable for part in entity.runtime.partitions):
-        # What no partition counted is not 0.
-        return Row(kind, name, moved, None, None, None, None)
     # A topic holds only what is scheduled: the rest is its subscriptions'.
     holds = kind != "Topic"
     return Row(
         *(kind, name, moved),
-        counts.active_message_count if holds else None,
-        counts.dead_letter_message_count if holds else None,
-        counts.scheduled_message_count if kind != "Subscription" else None,
-        entity.runtime.size_in_bytes,
+        sums.count(entity, "active_message_count") if holds else None,
+        sums.count(entity, "dead_letter_message_count") if holds else None,
+        sums.count(entity, "scheduled_message_count") if kind != "Subscription" else None,
+        sums.size(entity, printing.size),
+        not sums.missing(entity),
     )
 
 

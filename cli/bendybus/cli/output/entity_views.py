@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from google.protobuf import json_format
 
-from bendybus.cli.output import printing
+from bendybus.cli.output import printing, sums
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import KINDS
@@ -39,12 +39,8 @@ _COLUMNS: Final = {
 
 
 def _counted(field: str) -> Cell:
-    """Return the cell of a count: what no partition counted is not 0."""
-    return lambda entity: getattr(entity.runtime.count_details, field) if _known(entity) else None
-
-
-def _known(entity: Any) -> bool:
-    return any(part.reachable for part in entity.runtime.partitions)
+    """Return the cell of a count."""
+    return lambda entity: sums.count(entity, field)
 
 
 def status(entity: Any) -> str:
@@ -58,7 +54,7 @@ def availability(entity: Any) -> str:
     """Return whether the partitions of an entity answer."""
     limited = pb.ENTITY_AVAILABILITY_STATUS_LIMITED
     if entity.runtime.availability_status == limited:
-        return "Limited" if _known(entity) else "No"
+        return "Limited" if sums.is_known(entity) else "No"
     return "Available"
 
 
@@ -94,7 +90,7 @@ _CELLS: Final[dict[str, Cell]] = {
     "TRANSFER-DEAD": _counted("transfer_dead_letter_message_count"),
     "FORWARD-TO": lambda entity: entity.description.forward_to or None,
     "ORIGIN": _origin,
-    "SIZE": lambda entity: printing.size(entity.runtime.size_in_bytes) if _known(entity) else None,
+    "SIZE": lambda entity: sums.size(entity, printing.size),
     "MAX-SIZE": _most,
     "HOME": _home,
 }
@@ -129,7 +125,7 @@ def describe(found: Any, extra: Sequence[tuple[str, object]], output: Output) ->
         ("partitions", found.partition_count),
         ("homePartition", facts["homePartition"]),
         ("availability", facts["availabilityStatus"]),
-        ("size", printing.size(found.runtime.size_in_bytes)),
+        ("size", sums.size(found, printing.size)),
         *((name, value) for name, value in facts["spec"].items() if name != "rules"),
     ]
     printing.table(("FIELD", Column("VALUE", wrap=20)), rows)
@@ -153,6 +149,7 @@ def as_json(entity: Any) -> dict[str, Any]:
         "homePartition": _home(entity),
         "spec": _settings(entity),
         "availabilityStatus": availability(entity),
+        "reachable": not sums.missing(entity),
         "runtime": _runtime(entity.runtime),
     }
     if kind is EntityKind.TOPIC:
