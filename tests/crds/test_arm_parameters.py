@@ -40,7 +40,10 @@ def problem(document: dict[str, Any], **given: Any) -> str:
         ({"type": "array"}, "abc", 'must be a list, as JSON (got "abc").'),
         ({"type": "array"}, "{}", 'must be a list, as JSON (got "{}").'),
         ({"type": "Object"}, "[1]", 'must be an object, as JSON (got "[1]").'),
-        ({"type": "secureObject"}, "x", "must be an object, as JSON"),
+        ({"type": "secureObject"}, "x", "must be an object, as JSON (got a secret)."),
+        ({"type": "secureString", "maxLength": 3}, "hunter2", "at most 3 (got a secret)."),
+        ({"type": "int", "minValue": "3"}, 2, "must be at least 3 (got 2)."),
+        ({"type": "int", "allowedValues": [True]}, 1, "must be one of true (got 1)."),
         ({"type": "string"}, [1], "must be a text (got [1])."),
         ({"type": "int", "allowedValues": [3, 7]}, "5", "must be one of 3, 7 (got 5)."),
         ({"type": "string", "allowedValues": ["a"]}, "b", 'must be one of "a" (got "b").'),
@@ -65,6 +68,7 @@ def test_a_value_that_a_parameter_does_not_take_is_said_with_its_name(
     [
         ({"type": "int", "allowedValues": [3, 7], "minValue": 7, "maxValue": 7}, "7"),
         ({"type": "INT"}, 7),
+        ({"type": "int", "allowedValues": []}, 7),
         ({"type": "string", "allowedValues": ["7", "8"], "minLength": 1, "maxLength": 1}, "7"),
         ({"type": "string"}, 7),
         ({}, "7"),
@@ -120,6 +124,31 @@ def test_all_that_a_file_lacks_is_asked_for_at_once() -> None:
     assert deliveries(document, **given) == 7
 
 
+def test_a_name_is_asked_for_once_whatever_its_case_and_conditions_hide_nothing() -> None:
+    parameters = {name: {"type": "string"} for name in ("Bus", "wanted", "count", "status")}
+    queue = {
+        "type": f"{TYPE}/queues",
+        "name": "[concat(parameters('bus'), '/', parameters('BUS'), length(5))]",
+        "condition": "[parameters('wanted')]",
+        "copy": {"name": "c", "count": "[parameters('count')]"},
+        "properties": {"status": "[parameters('status')]", "forwardTo": "[length(5)]"},
+    }
+    document = {"parameters": parameters, "resources": [{"type": TYPE, "name": "shop"}, queue]}
+
+    said = problem(document)
+
+    assert "needs count, wanted, bus and status, which the file lacks: give them with" in said
+
+
+def test_two_names_that_become_one_are_said() -> None:
+    properties = {"userMetadata": "a", "[concat('user', 'Metadata')]": "b"}
+    queue = {"type": f"{TYPE}/queues", "name": "shop/q", "properties": properties}
+
+    said = problem({"resources": [{"type": TYPE, "name": "shop"}, queue]})
+
+    assert said == "resources[1].properties: has 'userMetadata' twice. Remove one of them."
+
+
 def test_what_a_deployment_inside_is_not_passed_cannot_be_given() -> None:
     inner = {"parameters": {"n": {"type": "int"}}, **template("[parameters('n')]")}
     deployment = {
@@ -141,6 +170,7 @@ FUNCTIONS = [
                 "parameters": [{"name": "n", "type": "int"}],
                 "output": {"type": "int", "value": "[mul(parameters('n'), 2)]"},
             },
+            "odd": {"parameters": 5, "output": {"type": "int", "value": 7}},
             "seven": {"output": {"type": "int", "value": 7}},
         },
     }
@@ -159,6 +189,7 @@ def test_functions_of_the_template_are_called_with_their_own_parameters() -> Non
     [
         ("[my.twice()]", "my.twice() has 0 arguments, and needs 1."),
         ("[my.other(1)]", "uses my.other(), which is not known here. Write its result instead."),
+        ("[my.odd(1)]", "my.odd() has 1 arguments, and needs 0."),
         ("[my.twice('a')]", 'needs the parameter n, which must be a whole number (got "a").'),
         ("[my.]", "is no expression: the name of a function is missing at character 5."),
     ],

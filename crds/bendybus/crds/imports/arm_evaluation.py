@@ -278,7 +278,8 @@ class Evaluation:
         """Return the output of a function of the template, which knows its parameters alone."""
         definition = self.functions[call.name]
         found = arm_functions.part(definition, "parameters")
-        parameters = [each for each in found or () if isinstance(each, dict) and "name" in each]
+        listed = found if isinstance(found, list) else ()
+        parameters = [each for each in listed if isinstance(each, dict) and "name" in each]
         _check_count(call, len(parameters), len(parameters))
         known = [str(each["name"]).lower() for each in parameters]
         inside = Evaluation(
@@ -311,10 +312,7 @@ class Evaluation:
         name = self._name(call, names)
         definition = self.parameters.get(name.lower())
         if definition is not None and name.lower() in self.given:
-            given = self.given[name.lower()]
-            if isinstance(given, Passed):
-                given = given.evaluation.value(given.written)
-            return arm_parameters.checked(name, definition, given)
+            return self._given(name.lower(), definition)
         if definition is None:
             raise TemplateError(f"uses the parameter {name!r:.80}, which the file does not have.")
         if not isinstance(definition, dict) or "defaultValue" not in definition:
@@ -323,8 +321,21 @@ class Evaluation:
             if self.inner:
                 raise TemplateError(f"needs the parameter {name!r:.80}, which is not passed to it.")
             raise AskedError(name)
-        found = self._once("parameter", name, definition["defaultValue"])
-        return arm_parameters.checked(name, definition, found)
+        key = "default", name.lower()
+        if key not in self._known:
+            found = self._once("parameter", name, definition["defaultValue"])
+            self._known[key] = arm_parameters.checked(name, definition, found)
+        return self._known[key]
+
+    def _given(self, name: str, definition: Any) -> Any:
+        """Return a value from outside, checked once."""
+        key = "given", name
+        if key not in self._known:
+            given = self.given[name]
+            if isinstance(given, Passed):
+                given = given.evaluation.value(given.written)
+            self._known[key] = arm_parameters.checked(name, definition, given)
+        return self._known[key]
 
     def _variable(self, call: Call, names: Names) -> Any:
         name = self._name(call, names)
@@ -438,16 +449,25 @@ def _gathered(parts: Iterable[tuple[Any, Callable[[], Any]]]) -> dict[Any, Any]:
     """Return values by their keys. Raises TemplateError: AskedError for all that is asked for."""
     found: dict[Any, Any] = {}
     asked: list[AskedError] = []
+    wrong: TemplateError | None = None
     for key, value in parts:
+        if key in found:
+            raise TemplateError(f"has {key!r:.80} twice. Remove one of them.")
         try:
             found[key] = value()
         except AskedError as error:
             asked.append(error)
+        except TemplateError as error:
+            wrong = wrong or error
     if len(asked) == 1:
         # It says where.
         raise asked[0]
     if asked:
-        raise AskedError(*dict.fromkeys(name for each in asked for name in each.names))
+        # Case does not count in names.
+        names = {name.lower(): name for each in reversed(asked) for name in reversed(each.names)}
+        raise AskedError(*reversed(names.values()))
+    if wrong is not None:
+        raise wrong
     return found
 
 

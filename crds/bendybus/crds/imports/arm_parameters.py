@@ -5,7 +5,10 @@ maxLength, minValue and maxValue. Case does not count in allowed values; a list 
 them.
 """
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -33,60 +36,79 @@ def checked(name: str, definition: Any, value: Any) -> Any:
     """
     if not isinstance(definition, dict) or value is None:
         return value
-    kind = str(definition.get("type", "")).lower()
-    made = _typed(name, kind, value)
-    _check_allowed(name, definition.get("allowedValues"), made)
+    parameter = _Parameter(name, str(definition.get("type", "")).lower())
+    made = parameter.typed(value)
+    parameter.check_allowed(definition.get("allowedValues"), made)
     for least, most, size, what in _sizes(definition, made):
-        if type(least) is int and size < least:
-            raise _wrong(name, f"{what} at least {least}", made)
-        if type(most) is int and size > most:
-            raise _wrong(name, f"{what} at most {most}", made)
+        if least is not None and size < least:
+            raise parameter.wrong(f"{what} at least {least}", made)
+        if most is not None and size > most:
+            raise parameter.wrong(f"{what} at most {most}", made)
     return made
 
 
-def _sizes(definition: Mapping[str, Any], value: Any) -> list[tuple[Any, Any, int, str]]:
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A parameter. `kind`: its type, in lower case."""
+
+    name: str
+    kind: str
+
+    def typed(self, value: Any) -> Any:
+        """Return a value of the type. Raises TemplateError."""
+        wanted, words = _WRITTEN.get(self.kind, (None, "a text"))
+        if wanted is None:
+            if self.kind in _TEXTS and isinstance(value, bool | list | dict):
+                raise self.wrong(f"be {words}", value)
+            return value
+        made = value
+        if isinstance(value, str):
+            text = value.lower() if self.kind == "bool" else value
+            with suppress(TemplateError):
+                made = arm_functions.FUNCTIONS["json"].call(text)
+        # True is an integer in Python.
+        if type(made) is not wanted:
+            raise self.wrong(f"be {words}", value)
+        return made
+
+    def check_allowed(self, allowed: Any, value: Any) -> None:
+        """Raise TemplateError for a value that is not in a list."""
+        if not isinstance(allowed, list) or not allowed:
+            return
+        known = [_folded(each) for each in allowed]
+        given = value if isinstance(value, list) and _folded(value) not in known else [value]
+        for each in given:
+            if _folded(each) not in known:
+                shown = ", ".join(map(arm_functions.shown, allowed[:_SHOWN_MAX]))
+                raise self.wrong(f"be one of {shown}", each)
+
+    def wrong(self, must: str, value: Any) -> TemplateError:
+        """Return the error for a value, which is not shown if it is a secret."""
+        given = "a secret" if self.kind.startswith("secure") else arm_functions.shown(value)
+        return TemplateError(f"needs the parameter {self.name}, which must {must} (got {given}).")
+
+
+def _sizes(
+    definition: Mapping[str, Any], value: Any
+) -> list[tuple[int | None, int | None, int, str]]:
     """Return bounds, what is compared with them, and words for it."""
     if type(value) is int:
-        return [(definition.get("minValue"), definition.get("maxValue"), value, "be")]
-    if isinstance(value, str | list):
-        bounds = definition.get("minLength"), definition.get("maxLength")
-        return [(*bounds, len(value), "have a length of")]
-    return []
-
-
-def _typed(name: str, kind: str, value: Any) -> Any:
-    wanted, words = _WRITTEN.get(kind, (None, ""))
-    made = value
-    if wanted is not None and isinstance(value, str):
-        try:
-            made = arm_functions.FUNCTIONS["json"].call(value.lower() if kind == "bool" else value)
-        except TemplateError:
-            made = value
-    if wanted is None:
-        wrong = kind in _TEXTS and isinstance(value, bool | list | dict)
-        words = "a text"
+        names, size, what = ("minValue", "maxValue"), value, "be"
+    elif isinstance(value, str | list):
+        names, size, what = ("minLength", "maxLength"), len(value), "have a length of"
     else:
-        wrong = type(made) is not wanted
-    if wrong:
-        raise _wrong(name, f"be {words}", value)
-    return made
+        return []
+    least, most = (_bound(definition.get(name)) for name in names)
+    return [(least, most, size, what)]
 
 
-def _check_allowed(name: str, allowed: Any, value: Any) -> None:
-    if not isinstance(allowed, list):
-        return
-    known = [_folded(each) for each in allowed]
-    given = value if isinstance(value, list) and _folded(value) not in known else [value]
-    for each in given:
-        if _folded(each) not in known:
-            shown = ", ".join(map(arm_functions.shown, allowed[:_SHOWN_MAX]))
-            raise _wrong(name, f"be one of {shown}", each)
+def _bound(value: Any) -> int | None:
+    """Return a bound, which may be in quotes."""
+    if type(value) is int:
+        return value
+    return int(value) if isinstance(value, str) and re.fullmatch("-?[0-9]{1,18}", value) else None
 
 
-def _wrong(name: str, must: str, value: Any) -> TemplateError:
-    given = arm_functions.shown(value)
-    return TemplateError(f"needs the parameter {name}, which must {must} (got {given}).")
-
-
-def _folded(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
+def _folded(value: Any) -> tuple[bool, Any]:
+    """Return what is compared: case does not count, and true is not 1."""
+    return isinstance(value, bool), value.lower() if isinstance(value, str) else value

@@ -119,13 +119,15 @@ def parameter_values(source: str, document: Any) -> dict[str, Any]:
 
 
 class _Template:
-    """One reading. `_count`: of resources so far. `_asked`: places by names of values."""
+    """One reading. `_count`: of resources so far. `_asked`: names of values with their places,
+    by the names in lower case.
+    """
 
     def __init__(self, reader: FieldReader) -> None:
         self._reader = reader
         self._budget = Budget()
         self._count = 0
-        self._asked: dict[str, str] = {}
+        self._asked: dict[str, tuple[str, str]] = {}
 
     def check(self, document: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         """Note a problem for each value that nothing in the template asks for."""
@@ -140,8 +142,9 @@ class _Template:
     def ask(self) -> None:
         """Note one problem for all values that the file lacks."""
         if self._asked:
-            [place, *_] = self._asked.values()
-            self._reader.problem(place, AskedError(*self._asked).sentence)
+            [(_, place), *_] = self._asked.values()
+            names = [name for name, _ in self._asked.values()]
+            self._reader.problem(place, AskedError(*names).sentence)
 
     def _refuse(self, place: str, error: TemplateError) -> None:
         """Note what is wrong with a value; what it asks for is said for the file at once."""
@@ -149,7 +152,7 @@ class _Template:
             self._reader.problem(place, error.sentence)
             return
         for name in error.names:
-            self._asked.setdefault(name, place)
+            self._asked.setdefault(name.lower(), (name, place))
 
     def resources(
         self, place: str, template: Mapping[str, Any], given: Mapping[str, Any], depth: int = 0
@@ -233,11 +236,11 @@ class _Template:
             yield from self._one(place, written, within)
             return
         at, copy = written["copy"]
-        try:
-            name = within.evaluation.value(part(copy, "name"))
-            count = within.evaluation.value(part(copy, "count"))
-        except TemplateError as error:
-            self._refuse(at, error)
+        name, count = self._copied(at, copy, within)
+        if count is None:
+            # The file is refused; the resource may lack more.
+            count = 1
+        if name is None:
             return
         if not isinstance(name, str) or type(count) is not int or not 0 <= count <= RESOURCES_MAX:
             self._reader.problem(at, f"must have a name, and a count of 0 to {RESOURCES_MAX}.")
@@ -251,6 +254,18 @@ class _Template:
             if len(self._reader.problems) + len(self._asked) > wrong:
                 # The others have the same.
                 return
+
+    def _copied(self, place: str, copy: Any, within: _Within) -> tuple[Any, Any]:
+        """Return name and number of copies; None: it is asked for, or both: they are wrong."""
+        try:
+            name = within.evaluation.value(part(copy, "name"))
+            return name, within.evaluation.value(part(copy, "count"))
+        except AskedError as error:
+            self._refuse(place, error)
+            return _UNKNOWN_NAME, None
+        except TemplateError as error:
+            self._refuse(place, error)
+            return None, None
 
     def _one(self, place: str, written: Mapping[str, Field], within: _Within) -> Iterator[Resource]:
         self._count += 1
@@ -300,6 +315,10 @@ class _Template:
         at, condition = written["condition"]
         try:
             wanted = within.evaluation.value(condition)
+        except AskedError as error:
+            self._refuse(at, error)
+            # The file is refused; the resource may lack more.
+            return False
         except TemplateError as error:
             self._refuse(at, error)
             return True
