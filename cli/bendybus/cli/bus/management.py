@@ -159,6 +159,20 @@ class Management:
             )
         )
 
+    def update(self, found: Any, changes: Mapping[str, Any]) -> Any:
+        """Change settings of an entity that belongs to no manifest, unless it was changed since."""
+        kind = entities.kind_of(found)
+        return self.call(
+            request_of(
+                "Update",
+                kind,
+                entities.name_of(found),
+                description=entities.changes_to_proto(changes, kind),
+                origin=pb.ENTITY_ORIGIN_CLIENT,
+                if_generation=found.generation,
+            )
+        )
+
     def delete(self, found: Any) -> Any:
         """Delete an entity and its messages, with the origin that created it."""
         request = request_of(

@@ -9,6 +9,7 @@ from bendybus.crds import suggestions
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain import descriptions, entity, entity_settings
 from bendybus.domain.descriptions import AnyDescription
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_settings import EntityStatus, Setting, SettingType
 from bendybus.domain.errors import BusError, InvalidArgument
 
@@ -33,20 +34,8 @@ _READERS: Final[Mapping[SettingType, tuple[Callable[[str], Any], str]]] = {
 def description(
     default: AnyDescription, fields: Sequence[str], namespace: NamespaceSettings
 ) -> AnyDescription:
-    """Return the description that `FIELD=VALUE`s make of the default one. Raises UsageError."""
-    settings = {
-        each.manifest_name: each
-        for each in entity_settings.BY_KIND[default.kind]
-        # Rules are no FIELD=VALUE.
-        if not each.is_list
-    }
-    changes: dict[str, Any] = {}
-    for name, value in by_name("--set", "FIELD=VALUE", fields).items():
-        if name not in settings:
-            hint = suggestions.did_you_mean(name, settings)
-            raise UsageError(f"--set {name}: a {default.kind} has no such field.{hint}")
-        changes[settings[name].name] = _value(settings[name], value)
-    wanted = descriptions.merged(default, changes)
+    """Return the description that `FIELD=VALUE`s make of another one. Raises UsageError."""
+    wanted = descriptions.merged(default, changes(default.kind, fields))
     try:
         descriptions.check(wanted, tier=namespace.tier, partition_count=namespace.partition_count)
     except InvalidArgument as error:
@@ -54,6 +43,23 @@ def description(
     except BusError as error:
         raise UsageError(error.message) from error
     return wanted
+
+
+def changes(kind: EntityKind, fields: Sequence[str]) -> dict[str, Any]:
+    """Return the values of `FIELD=VALUE`s, by the names of descriptions. Raises UsageError."""
+    settings = {
+        each.manifest_name: each
+        for each in entity_settings.BY_KIND[kind]
+        # Rules are no FIELD=VALUE.
+        if not each.is_list
+    }
+    found: dict[str, Any] = {}
+    for name, value in by_name("--set", "FIELD=VALUE", fields).items():
+        if name not in settings:
+            hint = suggestions.did_you_mean(name, settings)
+            raise UsageError(f"--set {name}: a {kind} has no such field.{hint}")
+        found[settings[name].name] = _value(settings[name], value)
+    return found
 
 
 def check_name(name: str) -> None:

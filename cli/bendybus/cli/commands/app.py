@@ -28,6 +28,7 @@ from bendybus.cli.commands import (
     session_commands,
     token_command,
     top_command,
+    update_commands,
 )
 from bendybus.cli.errors import UsageError
 
@@ -162,6 +163,9 @@ app.command("top", rich_help_panel=_ENTITIES)(top_command.top)
 
 
 app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_ENTITIES)
+
+
+app.add_typer(update_commands.update_app, name="update", rich_help_panel=_ENTITIES)
 
 
 app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_ENTITIES)

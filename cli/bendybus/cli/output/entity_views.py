@@ -12,7 +12,7 @@ from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import KINDS
 from bendybus.domain import durations, entity_settings, limits
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.entity_settings import SettingType
+from bendybus.domain.entity_settings import Description, SettingType
 from bendybus.domain.filters import rule as rule_domain
 from bendybus.domain.filters import rule_json
 from bendybus.domain.filters.rule import CorrelationFilter, FalseFilter, Rule, SqlFilter
@@ -161,13 +161,21 @@ def as_json(entity: Any) -> dict[str, Any]:
 
 def _settings(entity: Any) -> dict[str, Any]:
     """Return the settings of an entity with the names of manifests."""
-    described = entities.description_from_proto(entity.description)
+    spec = settings(entities.description_from_proto(entity.description))
+    kept = {
+        each.manifest_name
+        for each in entity_settings.BY_KIND[entities.kind_of(entity)]
+        # Lists of entities have no lists of theirs.
+        if not each.is_list or entity.description.HasField(each.name)
+    }
+    return {name: value for name, value in spec.items() if name in kept}
+
+
+def settings(described: Description) -> dict[str, Any]:
+    """Return the settings of a description with the names of manifests, durations as text."""
     spec: dict[str, Any] = {}
     for setting in entity_settings.BY_KIND[described.kind]:
         value = getattr(described, setting.name)
-        if setting.is_list and not entity.description.HasField(setting.name):
-            # Not in lists.
-            continue
         if setting.type is SettingType.RULES:
             value = [rule_as_json(each) for each in value]
         if setting.type is SettingType.AUTHORIZATION_RULES:
