@@ -54,7 +54,7 @@ def test_a_client_of_a_version_that_does_not_fit_is_refused_and_holds_no_place()
         pass
     sentences: dict[tuple[tuple[str, str], ...], str] = {
         (later,): "this client uses version 6 .* upgrade the front end first",
-        (): "this client runs a version of Bendybus before 0.13.0, and the front end runs 0.14.1",
+        (): "this client runs a version of Bendybus before 0.13.0, and the front end runs 0.14.2",
     }
     for said, sentence in sentences.items():
         with (

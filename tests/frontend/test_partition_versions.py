@@ -45,7 +45,7 @@ async def test_a_front_end_says_the_number_of_its_contract() -> None:
 @pytest.mark.parametrize(
     ("contract", "sentence"),
     [
-        (0, "partition 0 runs a version of Bendybus before 0.13.0, and this front end runs 0.14.1"),
+        (0, "partition 0 runs a version of Bendybus before 0.13.0, and this front end runs 0.14.2"),
         (FRONT_END.number + 2, "partition 0 uses version 6 of the contract"),
     ],
     ids=["0.11", "later"],

@@ -43,7 +43,7 @@ async def test_a_partition_of_this_version_is_used() -> None:
 @pytest.mark.parametrize(
     ("contract", "sentence"),
     [
-        (0, "partition 0 runs a version of Bendybus before 0.13.0, and this operator runs 0.14.1"),
+        (0, "partition 0 runs a version of Bendybus before 0.13.0, and this operator runs 0.14.2"),
         (OPERATOR.number + 2, "partition 0 uses version 4 of the contract"),
     ],
     ids=["0.11", "later"],

@@ -73,7 +73,7 @@ async def test_a_stream_is_opened_only_by_a_front_end_of_a_version_that_fits(str
         later = await opened(channel, stream, ("bendybus-contract", str(FRONT_END.number + 2)))
 
     assert "this front end runs a version of Bendybus before 0.13.0" in earlier
-    assert "the partition runs 0.14.1" in earlier
+    assert "the partition runs 0.14.2" in earlier
     assert "this front end uses version 6" in later
     assert "upgrade the partition first" in later
 

@@ -38,12 +38,12 @@ def test_the_sentence_names_both_versions_and_says_what_to_upgrade() -> None:
         FRONT_END.check_watched(FRONT_END.number + 2, 3)
 
     assert earlier.value.message == (
-        "partition 3 runs a version of Bendybus before 0.13.0, and this front end runs 0.14.1. "
+        "partition 3 runs a version of Bendybus before 0.13.0, and this front end runs 0.14.2. "
         "Only neighbouring versions work together: upgrade partition 3 to 0.13.1 first."
     )
     assert later.value.message == (
         "partition 3 uses version 6 of the contract between front end and partition, and this "
-        "front end, which runs Bendybus 0.14.1, uses version 4. Only neighbouring versions work "
+        "front end, which runs Bendybus 0.14.2, uses version 4. Only neighbouring versions work "
         "together: upgrade this front end first, to the next version."
     )
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from bendybus.domain.errors import InvalidOperation
 
-RELEASE: Final = "0.14.1"
+RELEASE: Final = "0.14.2"
 # The first version that works with this one, and the last one before this.
 OLDEST: Final = "0.13.0"
 PREVIOUS: Final = "0.13.1"
