@@ -93,7 +93,7 @@ def test_the_output_has_the_report_the_variables_and_the_ready_line_last(run: Ru
 
     assert emulator.lines[-1] == READY_LINE
     assert "ACCEPT_EULA has no effect: there is no agreement to accept" in emulator.output
-    assert "3 fields: 2 taken, 0 changed, 1 not supported" in emulator.output
+    assert "3 fields: 2 taken, 0 changed, 0 not supported, 1 without effect" in emulator.output
     assert "It listens at 0.0.0.0: every client that can reach it has access" in emulator.output
     assert "Ready: bus 'sbemulatorns' (Premium) with 1 partition at 127.0.0.1:" in emulator.output
     assert f"Connection string: {emulator.connection_string}" in emulator.output
