@@ -8,6 +8,7 @@ import yaml
 from bendybus.crds import bundling, emulator_config, loading
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.crds.conversion import Outcome
+from bendybus.crds.imports.asked import Asked
 from bendybus.crds.loading import Loaded
 from bendybus.domain.entity_settings import (
     EntityStatus,
@@ -195,7 +196,7 @@ def test_names_that_kubernetes_has_not_are_kept_on_the_bus() -> None:
 def test_two_hundred_entities_and_any_partition_count_are_possible() -> None:
     queues = [queue(f"q{number}") for number in range(200)]
 
-    conversion = emulator_config.convert("c", document(queues=queues), partition_count=16)
+    conversion = emulator_config.convert("c", document(queues=queues), Asked(premium=16))
 
     assert len(conversion.bundle.entities) == 200
     assert conversion.bundle.namespace.partition_count == 16

@@ -209,9 +209,13 @@ def test_a_rule_with_two_filters_has_the_one_of_its_type() -> None:
 
     assert made == {
         "name": "r",
-        "correlationFilter": {"label": "x", "properties": {"1": "a", "b.c": 2}},
+        "correlationFilter": {"label": "x", "properties": {"1": "a", "b.c": "2"}},
     }
-    assert left(as_yaml(*documents)) == {"document 4.spec.sqlFilter": "filterType is Correlation."}
+    assert left(as_yaml(*documents)) == {
+        "document 4.spec.sqlFilter": "filterType is Correlation.",
+        'document 4.spec.correlationFilter.properties["b.c"]': "became text, '2': files of Azure "
+        "Service Operator have texts.",
+    }
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from bendybus.crds import emulator_config
 from bendybus.crds.errors import ManifestError
+from bendybus.crds.imports.asked import Asked
 from bendybus.domain import limits
 from tests.crds.emulator_documents import (
     QUEUE,
@@ -27,7 +28,7 @@ from tests.crds.emulator_documents import (
         ({"MaxDeliveryCount": 0}, "must be 1 to 2147483647 (got 0)."),
         ({"RequiresSession": "true"}, "must be true or false (got 'true'). Remove the quotes."),
         ({"LockDuration": "P1W"}, "must not have weeks: write P7D."),
-        ({"LockDuration": 60}, "must be text (got 60)."),
+        ({"LockDuration": 60}, "must be a duration in ISO 8601, such as PT30S (got 60)."),
         ({"LockDuration": "PT1H"}, "must be PT5S to PT5M (got PT1H)."),
         (
             {"LockDuration": "00:01:00"},
@@ -188,7 +189,7 @@ def test_what_the_number_of_partitions_does_not_allow_is_named_before_the_start(
     )
 
     with pytest.raises(ManifestError) as caught:
-        emulator_config.convert("c", config, partition_count=16)
+        emulator_config.convert("c", config, Asked(premium=16))
 
     size, key = caught.value.problems
     assert size.field == f"{QUEUE}.Properties.MaxMessageSizeInKilobytes"

@@ -175,7 +175,8 @@ def test_what_clients_made_is_written_without_keys_and_with_remarks(up: Up) -> N
     assert documents["default"]["authorizationRules"] == [
         {"name": "app-send", "rights": ["Send"], "entity": "orders"}
     ]
-    assert [each["name"] for each in documents["news-all"]["rules"]] == ["$Default", "plain"]
+    names = [each["name"] for each in documents["news-all"]["rules"]]
+    assert names == ["$Default", "typed", "plain"]
     assert "k" * 44 not in said.stdout + said.stderr
     assert "changed: policy app_send of orders: the policy is called app-send" in said.stderr
-    assert "rules typed: is left out" in said.stderr
+    assert "rules typed: has a value that is no text, number, true or false" in said.stderr

@@ -25,6 +25,7 @@ from bendybus.crds.conversion import Conversion, Outcome, Reason, no_effect
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.field_reader import Field
 from bendybus.crds.forms import Form
+from bendybus.crds.imports.asked import Asked
 from bendybus.crds.imports.importer import Conventions, Importer
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
@@ -39,6 +40,7 @@ _IDLE: Final[Mapping[str, Reason]] = MappingProxyType(
         "EnablePartitioning": Reason("partitions are chosen for the bus, with --premium."),
     }
 )
+_ALONE: Final = Asked()
 _SCHEMA: Final = MappingProxyType(
     {"$schema": Reason("names a schema, for editors.", Outcome.NO_EFFECT)}
 )
@@ -53,15 +55,19 @@ def is_one(document: Any) -> bool:
 
 def parse(source: str, data: bytes, *, partition_count: int = 1) -> Conversion:
     """Return the manifests of a file. Raises ManifestError with every problem."""
-    return convert(source, json_text.parse(source, data), partition_count=partition_count)
+    return convert(source, json_text.parse(source, data), Asked(premium=partition_count))
 
 
-def convert(source: str, document: Any, *, partition_count: int = 1) -> Conversion:
-    """Return the manifests of a parsed file: a Premium bus of so many partitions.
+def convert(source: str, document: Any, asked: Asked = _ALONE) -> Conversion:
+    """Return the manifests of a parsed file: a Premium bus, or entities for the one that runs.
 
     Raises ManifestError with every problem.
     """
-    return _Converter(source, partition_count).convert(document)
+    if asked.running is not None and asked.meant:
+        return _Converter(source, asked.running()).convert(document)
+    count = 1 if asked.premium is None else asked.premium
+    own = NamespaceSettings(NAMESPACE, Tier.PREMIUM, count)
+    return _Converter(source, own).convert(document)
 
 
 def empty(partition_count: int = 1) -> Bundle:
@@ -72,9 +78,9 @@ def empty(partition_count: int = 1) -> Bundle:
 class _Converter:
     """One conversion."""
 
-    def __init__(self, source: str, partition_count: int) -> None:
+    def __init__(self, source: str, bus: NamespaceSettings) -> None:
         self._importer = Importer(source, _CONVENTIONS)
-        self._importer.tier, self._importer.partition_count = Tier.PREMIUM, partition_count
+        self._importer.tier, self._importer.partition_count = bus.tier, bus.partition_count
         self._importer.bus = NAMESPACE
         self._reader = self._importer.reader
 
@@ -107,10 +113,9 @@ class _Converter:
         found = self._reader.fields(path, value, ("Name", *_LISTS.values()), idle={})
         given = self._reader.required(path, found, "Name")
         name = self._reader.text(given)
-        spec = {
-            "sku": {"tier": Tier.PREMIUM.value},
-            "premiumMessagingPartitions": self._importer.partition_count,
-        }
+        tier, count = self._importer.tier, self._importer.partition_count
+        spec: dict[str, Any] = {"sku": {"tier": tier.value}}
+        spec |= {"premiumMessagingPartitions": count} if tier is Tier.PREMIUM else {}
         self._importer.namespace(path, None if name is None else given, name or "", spec)
         for kind, where in _LISTS.items():
             for at, entity in self._reader.items(found.get(where)):
@@ -124,7 +129,8 @@ class _Converter:
         given = self._reader.required(path, found, "Name")
         name = self._reader.text(given)
         settings = self._importer.settings(kind, path, found.get("Properties"))
-        partitioned = self._importer.partition_count > 1
+        importer = self._importer
+        partitioned = importer.tier is Tier.PREMIUM and importer.partition_count > 1
         rules = emulator_rules.read(self._reader, found.get("Rules"), partitioned=partitioned)
         if given is not None and name is not None:
             self._reader.taken(given[0])

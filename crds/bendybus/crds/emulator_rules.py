@@ -23,7 +23,7 @@ from pydantic.alias_generators import to_camel
 from bendybus.crds import field_errors, json_text, rule_manifest, suggestions
 from bendybus.crds.conversion import no_effect
 from bendybus.crds.field_reader import Field, FieldReader
-from bendybus.crds.forms import Form
+from bendybus.crds.forms import TITLES, Form
 from bendybus.crds.rule_manifest import RuleSpec
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, QuotaExceeded
 from bendybus.domain.filters import rule
@@ -250,8 +250,14 @@ class _Rule:
                 self._reader.problem(at, f"must be text, a number, true or false (got {shown}).")
                 continue
             self._places[*above, name] = at
-            self._reader.taken(at)
             made[name] = each
+            if isinstance(each, str) or self._form is Form.EMULATOR:
+                self._reader.taken(at)
+                continue
+            made[name] = str(each).lower() if isinstance(each, bool) else str(each)
+            self._reader.changed(
+                at, f"became text, {made[name]!r:.60}: files of {TITLES[self._form]} have texts."
+            )
         return made
 
 

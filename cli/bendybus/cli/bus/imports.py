@@ -63,7 +63,7 @@ def read(
             f"--set and --parameters are for templates, and this file is none (got {names:.200})."
         )
     if asked.only and form in (Form.EMULATOR, Form.MANIFESTS):
-        raise UsageError("--only: this file has one namespace. Leave it out.")
+        raise UsageError("--only is for files of Azure and of Terraform. Leave it out.")
     return reading.convert(source, form, found, asked)
 
 
@@ -75,7 +75,7 @@ def for_running(path: Path, asked: Asked, running: NamespaceSettings) -> "Bundle
     """
     from bendybus.crds import bundling
 
-    mine = replace(asked, running=lambda: running)
+    mine = replace(asked, running=lambda: running, meant=True)
     found = read(path, None, mine, instead="bendybus apply -f")
     emulator_configs.say_report(found)
     say_policies(found)
@@ -112,7 +112,8 @@ def for_cluster(path: Path, asked: Asked, choice: ClusterChoice) -> str:
         known.append(exports.settings_on_cluster(choice))
         return known[-1]
 
-    found = read(path, None, replace(asked, running=running), instead="bendybus apply -f")
+    asked = replace(asked, running=running, meant=bool(choice.bus))
+    found = read(path, None, asked, instead="bendybus apply -f")
     emulator_configs.say_report(found)
     if choice.bus and not known:
         running()
@@ -165,9 +166,10 @@ def values(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if file is not None:
         from bendybus.crds import json_text
-        from bendybus.crds.imports import arm_template
+        from bendybus.crds.imports import arm_template, unknown_files
 
-        source, data = _input(file)
+        source, data = _input(file, "the file of parameters")
+        unknown_files.check_name(source)
         found |= arm_template.parameter_values(source, json_text.parse(source, data))
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -177,13 +179,13 @@ def values(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
     return found
 
 
-def _input(path: Path) -> tuple[str, bytes]:
+def _input(path: Path, name: str = "the file to convert") -> tuple[str, bytes]:
     if path == STDIN:
         source, data = "stdin", sys.stdin.buffer.read(_BYTES_MAX + 1)
     else:
         source, data = (
             str(path),
-            emulator_configs.content(path, "the file to convert", most=_BYTES_MAX + 1),
+            emulator_configs.content(path, name, most=_BYTES_MAX + 1),
         )
     if len(data) > _BYTES_MAX:
         raise UsageError(f"{source}: has more than {_BYTES_MAX >> 20} MB. Split the file.")

@@ -240,6 +240,12 @@ class _Converter:
                     topics[each.names[1].lower()] = bool(settings.get("enablePartitioning"))
                 partitioned = topics.get(each.names[1].lower(), False)
                 own = self._rules(rules.pop(_key(each.names), ()), partitioned=partitioned)
+                if kind is EntityKind.SUBSCRIPTION and not own and self._form is Form.AZ:
+                    self._reader.default(
+                        json_text.step("/".join(each.names[1:]), "rules"),
+                        "$Default, which takes every message, since the file has none. Add what az "
+                        "servicebus topic subscription rule list prints.",
+                    )
                 topic = each.names[1] if kind is EntityKind.SUBSCRIPTION else ""
                 self._importer.entity(kind, each.place, each.names[-1], settings, topic, own)
             elif each.types[-1] in forms.OTHER_RESOURCES:

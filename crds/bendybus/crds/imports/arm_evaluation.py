@@ -13,7 +13,7 @@ the next.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cmp_to_key, partial
 from typing import Any, Final
 
 from bendybus.crds.imports import arm_expressions, arm_functions, arm_parameters
@@ -31,6 +31,8 @@ OF_AZURE: Final = (
 _IDS: Final = (
     *("resourceid", "subscriptionresourceid", "tenantresourceid", "extensionresourceid"),
 )
+# Calls of functions of the template within each other; Azure takes no recursion.
+_CALLS_MAX: Final = 20
 # Names of values that one error asks for.
 _ASKED_MAX: Final = 50
 Names = Mapping[str, Any]
@@ -116,6 +118,8 @@ class Evaluation:
     inner: bool = False
     # User-defined functions, by namespace and name.
     functions: Names = field(default_factory=dict)
+    # How deep it is in calls of such functions.
+    calls: int = 0
     # Outputs of deployments of the template, by an id or a symbol, and a name; UNKNOWN: of others.
     outputs: Callable[[str, str], Any] | None = None
     # By the name of the copy, the index in it; the one that is being made is the last.
@@ -282,12 +286,16 @@ class Evaluation:
         parameters = [each for each in listed if isinstance(each, dict) and "name" in each]
         _check_count(call, len(parameters), len(parameters))
         known = [str(each["name"]).lower() for each in parameters]
+        if self.calls >= _CALLS_MAX:
+            raise TemplateError(f"{call.written}() calls other functions too deeply.")
         inside = Evaluation(
             dict(zip(known, self._arguments(call, names), strict=True)),
             dict(zip(known, parameters, strict=True)),
             {},
             self.budget,
             inner=True,
+            functions=self.functions,
+            calls=self.calls + 1,
         )
         return inside.value(arm_functions.part(arm_functions.part(definition, "output"), "value"))
 
@@ -437,6 +445,42 @@ class Evaluation:
             found = self._apply(function, found, each, at)
         return found
 
+    def _map_values(self, call: Call, names: Names) -> dict[str, Any]:
+        _check_count(call, 2, 2)
+        values, function = (self._evaluated(each, names) for each in call.arguments)
+        if not isinstance(values, dict):
+            raise TemplateError(f"{call.written}() needs an object.")
+        return {name: self._apply(function, each) for name, each in values.items()}
+
+    def _to_object(self, call: Call, names: Names) -> dict[str, Any]:
+        _check_count(call, 2, 3)
+        values, key, *value = (self._evaluated(each, names) for each in call.arguments)
+        if not isinstance(values, list):
+            raise TemplateError(f"{call.written}() needs an array.")
+        return {
+            arm_functions.text(self._apply(key, each)): self._apply(value[0], each)
+            if value
+            else each
+            for each in values
+        }
+
+    def _group_by(self, call: Call, names: Names) -> dict[str, list[Any]]:
+        values, function = self._list_and_lambda(call, names)
+        made: dict[str, list[Any]] = {}
+        for each in values:
+            made.setdefault(arm_functions.text(self._apply(function, each)), []).append(each)
+        return made
+
+    def _sort(self, call: Call, names: Names) -> list[Any]:
+        values, function = self._list_and_lambda(call, names)
+
+        def compared(one: Any, other: Any) -> int:
+            if truth(self._apply(function, one, other)):
+                return -1
+            return 1 if truth(self._apply(function, other, one)) else 0
+
+        return sorted(values, key=cmp_to_key(compared))
+
     def _list_and_lambda(self, call: Call, names: Names) -> tuple[list[Any], Any]:
         _check_count(call, 2, 2)
         values, function = (self._evaluated(each, names) for each in call.arguments)
@@ -491,5 +535,9 @@ _SPECIAL: Final[Mapping[str, Any]] = {
     "map": Evaluation._map,
     "filter": Evaluation._filter,
     "reduce": Evaluation._reduce,
+    "mapvalues": Evaluation._map_values,
+    "toobject": Evaluation._to_object,
+    "groupby": Evaluation._group_by,
+    "sort": Evaluation._sort,
     **dict.fromkeys(_IDS, Evaluation._resource_id),
 }

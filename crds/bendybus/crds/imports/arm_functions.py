@@ -6,10 +6,12 @@ that only Azure knows. Names and keys are compared without case, as in Azure.
 Source: "ARM template functions".
 """
 
+import base64
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from bendybus.crds.imports.arm_expressions import TemplateError
 
@@ -18,7 +20,9 @@ _RANGE_MAX: Final = 10_000
 _PAD_MAX: Final = 10_000
 # The largest whole number, as in Azure.
 _WHOLE_MAX: Final = 2**63 - 1
-_PLACE: Final = re.compile(r"\{\{|\}\}|\{(\d{1,3})(?::[^{}]*)?\}")
+_PLACE: Final = re.compile(r"\{\{|\}\}|\{(\d{1,3})(?:,(-?\d{1,4}))?(?::([^{}]*))?\}")
+# The formats of .NET for whole numbers: digits, hexadecimal, groups of thousands, zeros.
+_NUMBER_FORMAT: Final = re.compile(r"([DdXxGgNn])(\d{0,2})|(0{1,40})")
 
 
 class Function(NamedTuple):
@@ -154,9 +158,43 @@ def _format(template: Any, *values: Any) -> str:
             return found[0][0]
         if int(found[1]) >= len(values):
             raise TemplateError(f"has {{{found[1]}}} in its format, and {len(values)} values.")
-        return text(values[int(found[1])])
+        made = _formatted(values[int(found[1])], found[3] or "")
+        width = int(found[2] or 0)
+        return made.ljust(-width) if width < 0 else made.rjust(width)
 
     return _PLACE.sub(filled, _text_of(template))
+
+
+def _formatted(value: Any, wanted: str) -> str:
+    """Return a value in a format of .NET, which only numbers have."""
+    if not wanted or type(value) is not int:
+        return text(value)
+    found = _NUMBER_FORMAT.fullmatch(wanted)
+    if found is None:
+        raise TemplateError(
+            f"has the format {wanted!r:.40}, which is not known here. Write its result instead."
+        )
+    sign, digits = "-" if value < 0 else "", str(abs(value))
+    kind, size = (found[1] or "").lower(), int(found[2] or 0)
+    if kind == "x":
+        # As 64 bits.
+        made = f"{value & (2**64 - 1):x}".rjust(size, "0")
+        return made if found[1] == "x" else made.upper()
+    if kind == "n":
+        places = 2 if not found[2] else size
+        return f"{value:,.{places}f}"
+    return sign + digits.rjust(len(found[3]) if found[3] else size, "0")
+
+
+def _shallow_merge(values: Any) -> dict[str, Any]:
+    return _union({}, *map(_object_of, _list_of(values))) if values else {}
+
+
+def _from_base64(value: Any) -> str:
+    try:
+        return base64.b64decode(_text_of(value), validate=True).decode("utf-8")
+    except ValueError:
+        raise TemplateError(f"needs a text in base64 (got {shown(value)}).") from None
 
 
 def _equals(one: Any, other: Any) -> bool:
@@ -344,6 +382,30 @@ def _index_of(value: Any, wanted: Any) -> int:
     return _text_of(value).lower().find(_text_of(wanted).lower())
 
 
+def _last_index_of(value: Any, wanted: Any) -> int:
+    if isinstance(value, list):
+        return next((at for at in range(len(value) - 1, -1, -1) if _equals(value[at], wanted)), -1)
+    return _text_of(value).lower().rfind(_text_of(wanted).lower())
+
+
+def _from_end(values: Any, at: Any) -> Any:
+    found, number = _list_of(values), whole(at)
+    if not 1 <= number <= len(found):
+        raise TemplateError(f"has no item {number} from the end, of {len(found)}.")
+    return found[-number]
+
+
+def _try_from_end(values: Any, at: Any) -> Any:
+    try:
+        return _from_end(values, at)
+    except TemplateError:
+        return None
+
+
+def _to_base64(value: Any) -> str:
+    return base64.b64encode(_text_of(value).encode("utf-8")).decode("ascii")
+
+
 def _starts_with(value: Any, wanted: Any) -> bool:
     return _text_of(value).lower().startswith(_text_of(wanted).lower())
 
@@ -409,6 +471,15 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "true": Function(lambda: True, 0, 0),
     "false": Function(lambda: False, 0, 0),
     "indexof": Function(_index_of, 2, 2),
+    "indexfromend": Function(_from_end, 2, 2),
+    "tryindexfromend": Function(_try_from_end, 2, 2),
+    "lastindexof": Function(_last_index_of, 2, 2),
+    "shallowmerge": Function(_shallow_merge, 1, 1, gathers=True),
+    "base64": Function(_to_base64, 1, 1),
+    "base64tostring": Function(_from_base64, 1, 1),
+    "base64tojson": Function(lambda value: _json(_from_base64(value)), 1, 1),
+    "uricomponent": Function(lambda value: quote(_text_of(value), safe="-_.~"), 1, 1),
+    "uricomponenttostring": Function(lambda value: unquote(_text_of(value)), 1, 1),
     "startswith": Function(_starts_with, 2, 2),
     "endswith": Function(_ends_with, 2, 2),
     "tryget": Function(_try_get, 2, _MANY),

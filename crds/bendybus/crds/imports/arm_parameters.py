@@ -110,5 +110,5 @@ def _bound(value: Any) -> int | None:
 
 
 def _folded(value: Any) -> tuple[bool, Any]:
-    """Return what is compared: case does not count, and true is not 1."""
+    """Return a value for comparison: case does not count, and true is not 1."""
     return isinstance(value, bool), value.lower() if isinstance(value, str) else value

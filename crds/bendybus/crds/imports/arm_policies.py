@@ -22,10 +22,13 @@ def read(
 ) -> list[dict[str, Any]]:
     """Return the policies, as the manifest of a bus has them. Errors become problems."""
     made: list[dict[str, Any]] = []
+    known = {each.names[1].lower() for each in found if len(each.types) == 2}
     for each in found:
         if each.types[-1] != TYPE:
             continue
         entity = each.names[1] if len(each.types) > 2 else ""
+        if entity and entity.lower() not in known:
+            reader.changed(each.place, f"is on {entity!r:.300}, which this file lacks.")
         if each.names[-1].lower() == policy_names.ROOT and not entity:
             reader.taken(each.place, "every bus has it.")
             continue

@@ -14,7 +14,8 @@ class Asked:
     `given`: values that it lacks, by name. `only`: the name of one of its namespaces. `running`:
     returns the bus that it is for, and is called only if it has no namespace of its own.
     `premium`: the partitions of a Premium bus, where the file has no word for them. `spare`: names
-    of given values that others may need, too.
+    of given values that others may need, too. `meant`: entities are for the running bus whatever
+    namespace the file has.
     """
 
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -22,6 +23,7 @@ class Asked:
     running: Callable[[], NamespaceSettings] | None = None
     premium: int | None = None
     spare: frozenset[str] = frozenset()
+    meant: bool = False
 
     @property
     def needed(self) -> dict[str, Any]:

@@ -63,7 +63,6 @@ def _resource(reader: FieldReader, place: str, value: Any) -> Resource | None:
         return None
     types, names = found
     reader.taken(json_text.step(place, "id"))
-    reader.written[f"{place or _ALONE}.properties"] = place
     return Resource(types, names, place or _ALONE, _fields(reader, place, types, value))
 
 
@@ -71,14 +70,26 @@ def _fields(
     reader: FieldReader, place: str, types: tuple[str, ...], value: Mapping[str, Any]
 ) -> dict[str, Field]:
     properties: dict[str, Any] = {}
+    below = place
     made: dict[str, Field] = {}
     for name, each in value.items():
         at = json_text.step(place, name)
         if len(types) == 1 and name.lower() == "sku":
             made["sku"] = at, each
-        elif name.lower() in _REPORTED or (len(types) == 1 and name.lower() in _OF_NAMESPACE):
+        elif name.lower() == "properties" and isinstance(each, dict):
+            # As az resource show prints it.
+            properties |= {key: one for key, one in each.items() if not _is_reported(key, types)}
+            below = at
+        elif _is_reported(name, types):
             reader.taken(at, "is what the service reports.")
         else:
             properties[name] = each
-    made["properties"] = place, properties
+    reader.written[f"{place or _ALONE}.properties"] = below
+    made["properties"] = below, properties
     return made
+
+
+def _is_reported(name: str, types: tuple[str, ...]) -> bool:
+    """Whether the service reports a field, and nobody sets it."""
+    lower = name.lower()
+    return lower in _REPORTED or (len(types) == 1 and lower in _OF_NAMESPACE)

@@ -261,8 +261,9 @@ class Importer:
         return field[1]
 
     def _duration(self, setting: Setting, field: Field) -> str | None:
-        path, text = field[0], self.reader.text(field)
-        if text is None:
+        path, text = field
+        if not isinstance(text, str):
+            self.reader.wrong(path, "a duration in ISO 8601, such as PT30S", text)
             return None
         weeks = _WEEKS.match(text)
         if weeks:

@@ -66,8 +66,7 @@ def _converted(source: str, form: Form, found: Sequence[Document], asked: Asked)
         raise ManifestError(Problem(source, "", "", sentence))
     document: Any = found[0][1]
     if form is Form.EMULATOR:
-        count = 1 if asked.premium is None else asked.premium
-        return emulator_config.convert(source, document, partition_count=count)
+        return emulator_config.convert(source, document, asked)
     if form is Form.AZ:
         return arm.of_resources(source, form, asked, lambda reader: az.read(reader, document))
     if not isinstance(document, dict):

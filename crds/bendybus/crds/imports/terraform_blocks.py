@@ -50,14 +50,16 @@ def managed(reader: FieldReader, document: Mapping[str, Any]) -> Iterator[Block]
 
 
 def data(document: Mapping[str, Any]) -> list[Block]:
-    """Return the data sources of a plan: what belongs to them needs their names."""
+    """Return the data sources of a plan or a state: what belongs to them needs their names."""
     silent = FieldReader("")
     before = document.get("prior_state")
     values = before.get("values") if isinstance(before, dict) else None
     found = list(_modules(silent, "prior_state.values", values, _DATA))
-    planned = _modules(silent, "planned_values", document.get("planned_values"), _DATA)
-    known = {each.address for each in found}
-    return [*found, *(each for each in planned if each.address not in known)]
+    for name in ("values", "planned_values"):
+        known = {each.address for each in found}
+        more = _modules(silent, name, document.get(name), _DATA)
+        found += [each for each in more if each.address not in known]
+    return [*found, *_of_state(silent, document, _DATA)]
 
 
 def items(reader: FieldReader, place: str, value: Mapping[str, Any], name: str) -> Sequence[Any]:
@@ -113,13 +115,15 @@ def _block(
     return Block(kind, name, module, index, at, having.get(field), mode)
 
 
-def _of_state(reader: FieldReader, document: Mapping[str, Any]) -> Iterator[Block]:
+def _of_state(
+    reader: FieldReader, document: Mapping[str, Any], mode: str = MANAGED
+) -> Iterator[Block]:
     for number, each in enumerate(items(reader, "", document, "resources")):
         where = f"resources[{number}]"
         if not isinstance(each, dict):
             reader.wrong(where, "an object, { … }", each)
             continue
-        if each.get("mode", MANAGED) != MANAGED:
+        if each.get("mode", MANAGED) != mode:
             continue
         module = str(each.get("module", ""))
         for at, instance in enumerate(items(reader, where, each, "instances")):
@@ -130,7 +134,7 @@ def _of_state(reader: FieldReader, document: Mapping[str, Any]) -> Iterator[Bloc
                 reader.left_out(place, _DEPOSED)
             else:
                 index = instance.get("index_key")
-                yield _block(each, module, index, place, "attributes", instance)
+                yield _block(each, module, index, place, "attributes", instance, mode)
 
 
 def _of_configuration(reader: FieldReader, document: Mapping[str, Any]) -> Iterator[Block]:
